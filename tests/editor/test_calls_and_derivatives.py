@@ -127,7 +127,7 @@ def test_a_derivative_is_written_below_its_function_when_it_is_asked_for(client:
     client.change(uri, {"text": after})
     assert client.reports(uri, settled=True) == []
     again = carried_out(client, action)
-    assert again["method"] == "window/showMessage" and "there is a `d_loss` already" in again["params"]["message"]
+    assert again["method"] == "window/showMessage" and "`d_loss` already exists" in again["params"]["message"]
     client.close(uri)
 
 
@@ -326,7 +326,7 @@ fn h(x: f32) -> f32 {
 }
 fn k(x: f32) -> f32 = if x > 0.0 { sin(x) * x } else { x }
 '''
-checked = program.check(Source("f.dfl", text), None)
+checked = check_and_run.check_program(Source("f.dfl", text), None)
 found = {}
 for name, decl in checked.module.fns.items():
     both = cost_formulas(checked, decl, lambda: None)

@@ -267,7 +267,7 @@ from difflang.lsp.workspace import Workspace
 files = Workspace()
 document = files.document(Path(sys.argv[1]), "main.dfl")
 document.version = 1
-document.put(Path(sys.argv[1]).read_text(encoding="utf-8"))
+document.set_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
 files.check(document, lambda: None, lambda: None)
 assert document.analysis is not None and document.analysis.diagnostics() == []
 loaded = [name for name in sys.modules if name.partition(".")[0] in ("jax", "jaxlib", "flax")]

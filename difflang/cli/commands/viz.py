@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
 PASSES = (
-    "vectorize_maps", "inline", "simplify", "slice_window_sums", "contract", "drop_batch_axes",
-    "drop_dead_selects", "dce", "contract_after_loops", "cse", "fuse", "hoist",
-)  # fmt: skip
+    "vectorize_maps",
+    "inline",
+    "simplify",
+    "slice_window_sums",
+    "contract",
+    "drop_batch_axes",
+    "drop_dead_selects",
+    "dce",
+    "contract_after_loops",
+    "cse",
+    "fuse",
+    "hoist",
+)
 program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 

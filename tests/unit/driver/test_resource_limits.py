@@ -59,16 +59,16 @@ def test_each_limit_is_written_down() -> None:
     rows = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", page, flags=re.MULTILINE))
     numbers = {name: int(number.replace(",", "")) for name, number in rows.items()}
     assert numbers == {
-        "places along an axis": MAX_AXIS_SIZE,
-        "MiB of one file": MAX_SOURCE_BYTES >> 20,
-        "mistakes in syntax before the rest is not read": MAX_MISTAKES,
-        "loops, branches and lambdas in one another": MAX_NESTING,
-        "functions of known depth that call one another": MAX_CALL_DEPTH,
-        "host functions that call one another": MOST_CALLS,
+        "length of an axis": MAX_AXIS_SIZE,
+        "size of one file in MiB": MAX_SOURCE_BYTES >> 20,
+        "syntax errors reported for one file": MAX_MISTAKES,
+        "nesting of loops, branches and lambdas": MAX_NESTING,
+        "nesting of calls whose depth is known": MAX_CALL_DEPTH,
+        "nesting of calls of host functions": MOST_CALLS,
         "axes of an array": MAX_AXES,
         "parts of a tuple or a record": MAX_LEAVES,
-        "calls of lambdas written out in one function": MAX_LAMBDA_CALLS,
-        "equations of one compilation": MAX_PROGRAM_SIZE,
+        "calls of lambdas inlined in one function": MAX_LAMBDA_CALLS,
+        "equations in one compilation": MAX_PROGRAM_SIZE,
         "loops of unknown length side by side in reverse mode": MAX_SOURCE_LOOPS,
-        "frames of a function that calls itself": 1 << 20,
+        "frames of a recursive function": 1 << 20,
     }
