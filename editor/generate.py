@@ -136,7 +136,7 @@ def python(text: str, found: Words) -> str:
         "TRANSFORMS": found.transforms,
         "CONSTANTS": found.constants,
     }
-    body = "".join(f'{name} = listed("""\n{filled(names, "    ")}\n""")\n' for name, names in lists.items())
+    body = "".join(f'{name} = split_words("""\n{filled(names, "    ")}\n""")\n' for name, names in lists.items())
     patterns = ",\n".join(f'    r"""\\b{word}{follows(kind)}"""' for word, kind in found.contextual)
     return between(text, "#", f"{body}CONTEXTUAL = (\n{patterns},\n)\n")
 

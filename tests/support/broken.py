@@ -140,7 +140,7 @@ def expansion_changed(rule: Any) -> Any:
 
 def broken_lowering(op: Op) -> Breakage:
     """What an op is compiled to gives a hundredth more than its reference; of two histories, one is forgotten."""
-    fact = "lower" if op.cpu_lower_rule is None else "on_cpu"
+    fact = "lower" if op.cpu_lower_rule is None else "cpu_lower_rule"
     right = getattr(op, fact)
     if op.name == "add_history":
         return Breakage(op, "lower", "dropped", lambda jax, x, y: x)
