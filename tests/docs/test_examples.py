@@ -87,18 +87,6 @@ def test_examples_show_tests_and_benchmarks() -> None:
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
 )
 @pytest.mark.nightly_cases(
-    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
-)
-@pytest.mark.nightly_cases(
-    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
-)
-@pytest.mark.nightly_cases(
-    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
-)
-@pytest.mark.nightly_cases(
-    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
-)
-@pytest.mark.nightly_cases(
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole|molecules|pendulum"
 )
 def test_an_example_runs_to_the_end(path: Path) -> None:

@@ -48,18 +48,6 @@ NO_DERIVATIVE = ("DL0401", "DL0402")  # of integers, truth values and what is ma
 @pytest.mark.nightly_cases(
     "math|ode|linalg|minimize|stats|special|interp|orbit|geometry|roots|quad|sequence|digits_conv"
 )
-@pytest.mark.nightly_cases(
-    "math|ode|linalg|minimize|stats|special|interp|orbit|geometry|roots|quad|sequence|digits_conv"
-)
-@pytest.mark.nightly_cases(
-    "math|ode|linalg|minimize|stats|special|interp|orbit|geometry|roots|quad|sequence|digits_conv"
-)
-@pytest.mark.nightly_cases(
-    "math|ode|linalg|minimize|stats|special|interp|orbit|geometry|roots|quad|sequence|digits_conv"
-)
-@pytest.mark.nightly_cases(
-    "math|ode|linalg|minimize|stats|special|interp|orbit|geometry|roots|quad|sequence|digits_conv"
-)
 @pytest.mark.nightly_except(
     "matrices|image|fit_curve|particles|kalman|spatial|losses|adaptive|prelude|molecules|digits|data|logistic|bundle|physics|letters|pendulum"
 )

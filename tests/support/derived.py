@@ -191,7 +191,7 @@ def outcome(checked: CheckedProgram, decl: tree.Fn, told: dict[str, str] | None 
     try:
         found = held(checked, decl, options)
     except DifflangError as error:
-        if "depends on" in error.diagnostics[0].message and not options.argument_specs:
+        if "is a different program for" in error.diagnostics[0].message and not options.argument_specs:
             return outcome(checked, decl, numbers(checked, decl))
         return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
     except AssertionError as error:

@@ -96,7 +96,7 @@ def test_a_while_loop_has_no_limit() -> None:
 
 
 def test_what_only_a_mistake_would_give_is_refused() -> None:
-    with pytest.raises(DifflangError, match="gives f32, not f32"):
+    with pytest.raises(DifflangError, match="returns f32, not f32"):
         checked("fn s(f: (f32[d]) -> f32[d], x: f32[d]) -> f32[d] = x + f(x)\nprint(s(|x| sum(x), [1.0, 2.0]))\n")
 
 

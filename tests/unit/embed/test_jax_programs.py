@@ -141,7 +141,7 @@ def test_values_in_and_out_of_transformations_share_what_was_made(m: Any) -> Non
     f = difflang.loads("fn f(x: f32) -> f32 = x + 1").f
     x = jnp.float32(1)
     f(x), jax.jit(f)(x), jax.grad(f)(x), jax.vmap(f)(jnp.ones(2))
-    assert len(f._table.found) == 1
+    assert len(f._dispatch.specializations) == 1
 
 
 def test_nothing_goes_to_the_host_and_back(m: Any) -> None:

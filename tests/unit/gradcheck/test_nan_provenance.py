@@ -124,7 +124,7 @@ def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: 
         runs.append(self)
         return real(self, *given)
 
-    monkeypatch.setattr(nan_provenance.NonFiniteRun, "results", counted)
+    monkeypatch.setattr(nan_provenance.NonFiniteRun, "run_graph", counted)
     made = nan_provenance.find_nonfinite_origin(graph, np.float64(0))
     assert made is not None and made.eqn is graph.eqns[63] and len(runs) <= 10
 

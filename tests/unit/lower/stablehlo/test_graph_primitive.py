@@ -117,21 +117,6 @@ STRAIGHT = [op for op in DRAWN if op.elementwise or op.direct]
 @pytest.mark.nightly_cases(
     "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
 )
-@pytest.mark.nightly_cases(
-    "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
-)
-@pytest.mark.nightly_cases(
-    "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
-)
-@pytest.mark.nightly_cases(
-    "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
-)
-@pytest.mark.nightly_cases(
-    "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
-)
-@pytest.mark.nightly_cases(
-    "digamma|gamma|polygamma|erfinv_slope|sin_and_cos|lgamma|erfc", "scatter_.*|first_claims|last_writes"
-)
 def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
     """All its calls in one executable, by day the first few, step by step and on cells."""
     calls = calls_of(op)[: by_day(2, None)]

@@ -111,18 +111,6 @@ def by_lu(a: Array) -> Array:
 @pytest.mark.nightly_except(
     "LU", "Cholesky", "QR", "QR of more rows", "eigenvalues", "singular values", "a lower triangle", "logarithms"
 )
-@pytest.mark.nightly_except(
-    "LU", "Cholesky", "QR", "QR of more rows", "eigenvalues", "singular values", "a lower triangle", "logarithms"
-)
-@pytest.mark.nightly_except(
-    "LU", "Cholesky", "QR", "QR of more rows", "eigenvalues", "singular values", "a lower triangle", "logarithms"
-)
-@pytest.mark.nightly_except(
-    "LU", "Cholesky", "QR", "QR of more rows", "eigenvalues", "singular values", "a lower triangle", "logarithms"
-)
-@pytest.mark.nightly_except(
-    "LU", "Cholesky", "QR", "QR of more rows", "eigenvalues", "singular values", "a lower triangle", "logarithms"
-)
 @pytest.mark.nightly_except("LU", "Cholesky", "QR", "eigenvalues", "singular values", "a lower triangle")
 def test_as_in_jax(name: str) -> None:
     body, twin, x = CASES[name]
