@@ -69,7 +69,7 @@ def test_numbers_of_the_host_take_a_short_way_that_keeps_types() -> None:
         found = MODULE.h(0.5, 1e-12)
         assert found.dtype == np.float64 and float(found) == 0.5 + 1e-12
         assert float(MODULE.h(np.float32(0.5), np.float64(1e-12))) == 0.5 + 1e-12
-        with pytest.raises(difflang.ArgumentError, match="does not hold 1e"):
+        with pytest.raises(difflang.ArgumentError, match="is out of its range"):
             MODULE.h(1e300, 1.0)
         with pytest.raises(difflang.ArgumentError, match="f64 was given"):
             MODULE.h(np.float64(0.5), 1.0)
