@@ -190,7 +190,7 @@ class LineProfile:
         if self.traces is not None:
             traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
             notes += [(f"run: {calls} calls of compiled code, timed; XLA's trace of {traced} of them gives the time "
-"of their lines,"),
+                       "of their lines,"),
                       "     dividing a fused operation equally among its lines"]  # fmt: skip
             notes += [f"     {note}" for note in self.bounds(self.traces)]
         return [*notes, "compile: checking with sizes, difflang's passes, and XLA or its cache",
@@ -205,7 +205,7 @@ class LineProfile:
                  for line, n in samples.most_common(NOTES) if n]  # fmt: skip
         untold = sorted(self.unattributed().items(), key=lambda item: -item[1])[:NOTES]
         notes += [(f"{line_text(line)}: {format_seconds(spent)} cannot be divided among lines: no trace holds "
-"everything that ran there")
+                   "everything that ran there")
                   for line, spent in untold]  # fmt: skip
         if traces.failed:
             notes.append(f"tracing stopped after this: {printable(traces.failed)}")

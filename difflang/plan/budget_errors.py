@@ -72,7 +72,7 @@ def checkpoint_hints(graph: Graph, here: Mapping[tuple[str, int], int], peak: in
     places = {(e.span.source.name, e.span.position[0]) for e in eqns}
     much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
     return [(f"`@checkpoint` decides what the loop at {name}:{line} saves; with `@checkpoint(auto)`, the "
-"limit decides")
+             "limit decides")
             for name, line in much[:1]]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ ATTRIBUTE_MISTAKES = (
             "`@memory(256 MiB)`", (), _UNIT, line_prefix=_MEMORY + r"[^)\n]*"),
     CommonMistake("DL0219", "@checkpoint()\nfn f() { x }", "at", "`@checkpoint` takes a strategy",
             ("for example `@checkpoint(sqrt)`; the strategies are full, sqrt, every, revolve, offload and "
-"auto"),
+             "auto"),
             line_prefix=r"[^\n]*@checkpoint\([ \t]*"),
     CommonMistake("DL0219", "@checkpoint(full, cap = 1 MiB)\nfn f() { x }", "at",
             "`cap`, `steps` and `slots` must be numbers",
