@@ -115,7 +115,7 @@ def test_control_c_while_a_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "heavy.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\nprint('whole')\ntime.sleep(20)\n"
     )
-    code = "from difflang.base.process_termination import exit_on_sigint\nend_on_signals()\nimport heavy"
+    code = "from difflang.base.process_termination import exit_on_sigint\nexit_on_sigint()\nimport heavy"
     code = f"import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
     there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15, env=there)
