@@ -82,9 +82,9 @@ fn twice(h: f64, n: i32) -> f64 {{
 def tapes(slots: int, steps: int) -> Iterator[None]:
     """Tapes of that size: a few steps fill them many times."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, number in (("SLOTS", slots), ("STEPS", steps)):
-            patch.setattr(checkpoint_store, f"MOST_{name}", number)
-            patch.setattr(checkpoint_store, f"FEWEST_{name}", number)
+        for name, number in (("SLOTS", slots), ("INTERVAL", steps)):
+            patch.setattr(checkpoint_store, f"MAX_{name}", number)
+            patch.setattr(checkpoint_store, f"MIN_{name}", number)
         yield
 
 

@@ -302,8 +302,8 @@ def test_names_of_the_program_are_not_taken_for_ours(name: str) -> None:
         ("fn f(f: f64) -> f64 = f * f", "grad", "`f` means something else here"),
         ("fn f(x: f64, grad: f64) -> f64 = x * grad", "grad", "`grad` means something else here"),
         ("fn jvp(x: f64) -> f64 = x\nfn f(x: f64) -> f64 = x * x", "jvp", "`jvp` means something else here"),
-        ("fn f(x: f64, nan: f64) -> f64 = log(x) * nan", "grad", "something called `nan`"),
-        ("let inf = [2.0, 3.0]\nfn f(x: f32) -> f32 = log(x) * sum(inf)", "grad", "something called `inf`"),
+        ("fn f(x: f64, nan: f64) -> f64 = log(x) * nan", "grad", "another value named `nan`"),
+        ("let inf = [2.0, 3.0]\nfn f(x: f32) -> f32 = log(x) * sum(inf)", "grad", "another value named `inf`"),
         ("fn f(x: f64, cos: f64) -> f64 = sin(x) * cos", "grad", "a parameter is named `cos`"),
     ],
 )
