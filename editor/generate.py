@@ -138,7 +138,7 @@ def python(text: str, found: Words) -> str:
     }
     body = "".join(f'{name} = split_words("""\n{filled(names, "    ")}\n""")\n' for name, names in lists.items())
     patterns = ",\n".join(f'    r"""\\b{word}{follows(kind)}"""' for word, kind in found.contextual)
-    return between(text, "#", f"{body}CONTEXTUAL = (\n{patterns},\n)\n")
+    return between(text, "#", f"{body}CONTEXTUAL_KEYWORDS = (\n{patterns},\n)\n")
 
 
 def textmate(text: str, found: Words) -> str:

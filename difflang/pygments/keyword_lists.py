@@ -44,7 +44,7 @@ TRANSFORMS = split_words("""
 CONSTANTS = split_words("""
     inf nan newaxis pi
 """)
-CONTEXTUAL = (
+CONTEXTUAL_KEYWORDS = (
     r"""\bfloat(?=[ \t]+(?:bf16|f16|f32|f64)\b)""",
     r"""\bhost(?=[ \t]+fn\b)""",
     r"""\bas(?=[ \t]+(?!(?:and|else|if|in|or|with)\b)[^\W\d])""",
