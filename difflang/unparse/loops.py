@@ -174,6 +174,9 @@ class LoopHeader(Struct, frozen=True):
     epilogue: tuple[str, ...] = ()
 
 
+# ---- Heads of loops
+
+
 def loop_header(at: LoopWriter) -> LoopHeader:
     go = at.eqn.regions[1:]
     uses = count_uses(at.step)
@@ -356,6 +359,9 @@ class StepCounter(Struct, frozen=True):
     last: tuple[str, ...] = ()
 
 
+# ---- Counting steps
+
+
 def step_counter(at: LoopWriter) -> StepCounter:
     """The number of steps; a variable counts them only if something reads it besides loops over saved values."""
     count = at.eqn.results[0]
@@ -377,6 +383,9 @@ def step_counter(at: LoopWriter) -> StepCounter:
 def reads_step_count(at: LoopWriter) -> bool:
     """Whether its number of steps is read by name."""
     return at.eqn.results[0] in at.unparser.counted_loops
+
+
+# ---- Results
 
 
 def carry_results(at: LoopWriter, variables: Sequence[str]) -> list[Unparsed]:
@@ -420,6 +429,9 @@ def length_defining_loop(at: LoopWriter) -> object:
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 LOOSE_OPERATORS = re.compile(r" [-+] |[<>=]| and | or ")  # what binds no tighter than a sum
+
+
+# ---- Assignments at the end of a step
 
 
 def assignment_statements(variables: Sequence[str], texts: Sequence[str]) -> list[str]:

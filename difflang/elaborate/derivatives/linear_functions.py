@@ -162,6 +162,9 @@ def split_captures(
 # ---- Transposition
 
 
+# ---- Transposition
+
+
 def transpose_function(cx: ElabContext, term: Term, span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
     """`transpose(L)` of a linear function; `tags` are those of its argument, where they are known.
 
@@ -237,6 +240,9 @@ def unknown_variant_error(what: str, span: Span, way: str) -> DifflangError:
 
 
 LINEARIZE_HELP = "take the map from `linearize` at the value: there its variant is known"
+
+
+# ---- Linear lambdas
 
 
 def lambda_domain(cx: ElabContext, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
@@ -365,6 +371,9 @@ def infer_sizes_from_bodies(
         body: LambdaBody = yield elaborate_lambda(cx, term, takes, spans[param.name])
         if annotations.match(type.result, body.gives):
             terms[param.name] = constrain_function(type, term, spans[param.name], annotations, param.name)
+
+
+# ---- Proofs that lambdas are linear
 
 
 def prove_annotated_lambda(cx: ElabContext, f: Closure) -> Walk[None]:

@@ -46,6 +46,9 @@ BOOL_EXAMPLES = (
 )
 
 
+# ---- Sums and products
+
+
 def reduced_type(accepts: tuple[DType, ...]) -> OpRule:
     def type(same: TypeSolver, x: Tensor, *, axes: Ints) -> Tensor:
         same.accepts(x, accepts)
@@ -158,6 +161,9 @@ reduce_prod = OPS.declare(
 
 
 # ---- Extrema
+
+
+# ---- Greatest and least elements
 
 
 def mean_over_ties(loses: Value, dx: Value, y: Value, axes: Ints, ties: Value | None = None) -> Value:
@@ -310,6 +316,9 @@ reduce_min = reduce_extremum_op(
 )
 
 
+# ---- Positions of the extrema
+
+
 def arg_extremum_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     same.accepts(x, REALS)
     same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
@@ -377,6 +386,9 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
     """Whether any of the booleans holds, broadcast like another array."""
     some = reduce_any.one(truths, axes=tuple(range(tensor_type(truths).rank)))
     return OPS["broadcast"].one(some, shape=tensor_type(like).shape, axes=())
+
+
+# ---- The Euclidean length
 
 
 def norm_formula(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Custom derivative rules: functions that come with a derivative of their own, as `jax.custom_jvp` does.
+"""Custom derivative rules: functions that come with a derivative of their own, in either mode and at every order.
 
 `ruled(*xs) {primal} {pushed}` runs the primal. Where it is differentiated, `pushed` replaces it: the value and a
 tangent that is linear in the tangents of the arguments, which is differentiated like anything else for higher orders.
