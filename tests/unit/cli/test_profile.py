@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -62,9 +63,11 @@ def test_time_in_a_function_is_that_of_its_lines(engine: str, file: Path, tmp_pa
 def test_the_table_is_sorted_and_on_stderr(file: Path) -> None:
     result = run("--profile", "--engine", "interpret", file)
     assert result.stdout == "500.0\n" * 4
-    head, first, *_ = result.stderr.strip().splitlines()
+    head, *rows = result.stderr.strip().splitlines()
     assert head.split() == ["time", "share", "run", "compile", "host", "line"]
-    assert first.endswith("s = tanh(w @ s)") and f"{file}:5" in first
+    shares = [float(share) for row in rows for share in re.findall(r" (\d+\.\d)% ", row)[:1]]
+    assert len(shares) > 2 and shares == sorted(shares, reverse=True)
+    assert any(row.endswith("s = tanh(w @ s)") and f"{file}:5" in row for row in rows)
     assert "in total" in result.stderr and "XLA" in result.stderr
 
 
