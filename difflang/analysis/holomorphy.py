@@ -96,9 +96,9 @@ class HolomorphyAnalysis:
             # These regions have no slots: how operands map to params depends on the operator.
             case "jvp" | "jet":
                 return self.through_derivative(eqn, paths)
-            case "ruled":
+            case "custom_derivative":
                 return self.through_rule(eqn, paths)
-            case "solved":
+            case "custom_linear_solve":
                 return self.through_solution(eqn, paths)
             case _:
                 return [DependencyStep(eqn)] * len(eqn.results)

@@ -47,7 +47,17 @@ def fail_malformed(what: str) -> NoReturn:
     raise DifflangError(Diagnostic("DL1204", f"this is not a graph in JSON form: {what}"))
 
 
-# Artifacts of format 1 may hold older names of attributes. By op, from the old name to today's.
+# Artifacts of format 1 may hold older names of ops and attributes: from the old name to today's.
+RENAMED_OPS = {
+    "again": "self_call",
+    "exchange": "swap_item",
+    "exp_of_few": "vectorized_exp",
+    "exp_sub_of_few": "vectorized_exp_sub",
+    "given": "opaque_call",
+    "ruled": "custom_derivative",
+    "say": "print",
+    "solved": "custom_linear_solve",
+}
 RENAMED_ATTRS = {
     "checkpoint": {"again": "recompute", "cut": "min_cut", "step": "loop_step"},
     "loop": {"again": "history_outputs", "undo": "reversible"},
@@ -175,12 +185,12 @@ class GraphDecoder:
     def decode_eqn(self, data: Json, values: list[Value], home: Builder) -> Eqn:
         """One equation; its results are appended to `values`."""
         name, operands, results, attrs, regions, span = expect_list(data, 6)
-        op = OPS.get(expect_string(name))
+        op = OPS.get(RENAMED_OPS.get(name := expect_string(name), name))
         if op is None:
             fail_malformed(f"there is no op called {name!r:.40}")
         if not isinstance(attrs, dict):
             fail_malformed("attributes are not an object")
-        old = RENAMED_ATTRS.get(expect_string(name), {})
+        old = RENAMED_ATTRS.get(op.name, {})
         read = {old.get(k, k): decode_attr(v) for k, v in cast(dict[str, Json], attrs).items()}
         inputs = tuple([expect_element(values, v) for v in expect_list(operands)])
         outputs = self.decode_values(results, home)

@@ -221,7 +221,7 @@ def unsupported_call(eqn: Eqn) -> DifflangError:
         return recursion_in_derivative_error(eqn.span)
     if eqn.op.name == "checkpoint":
         return recursion_in_checkpoint_error(eqn.span)
-    if eqn.op.name not in ("ruled", "solved", "invertible"):
+    if eqn.op.name not in ("custom_derivative", "custom_linear_solve", "invertible"):
         raise InternalError(f"a function that calls itself inside {eqn.op}")
     return recursion_in_rule_error(eqn.span)
 

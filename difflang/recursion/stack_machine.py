@@ -5,7 +5,7 @@ block; a return pops a frame and goes to the block that it names. Arguments and 
 holds `FRAME_CAPACITY` frames and the machine stops after `STEP_CAPACITY` steps. Both are symbolic sizes, set before the
 program is lowered. If one is too small the failure says so, and the caller runs the program with a greater one.
 
-The loop is an ordinary one, and `exchange` writes and reads the stack, so derivatives, batching and both engines need
+The loop is an ordinary one, and `swap_item` writes and reads the stack, so derivatives, batching and both engines need
 nothing new. Where all calls are tail calls there is no stack, and the loop is a `while`.
 """
 
@@ -179,7 +179,7 @@ class StackMachine:
             return builder.finish([at, *word, *registers])
         (height,), (moved, then) = state.height, move
         place, full = self.stack_index(builder, height, moved)
-        pairs = [OPS["exchange"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
+        pairs = [OPS["swap_item"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
         (old_at, *old_frame) = [old for _, old in pairs]
         at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
         overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))

@@ -24,7 +24,7 @@ class CallText(Struct, frozen=True):
     values: Sequence[str]
 
 
-@unparse_rule("given")
+@unparse_rule("opaque_call")
 def opaque_call(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """A call: an expression if it gives one value, else statements that name the results that are read."""
     function, types = function_of(eqn), list(map(tensor_type, eqn.results))

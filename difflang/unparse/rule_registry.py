@@ -18,19 +18,22 @@ UNPARSE_RULES: dict[str, UnparseRule] = {}
 # The reasons are shown to users.
 RECURSION_REASON = "a recursive function is compiled to a stack machine, which cannot be written as a program"
 NOT_UNPARSED = {
-    "exchange": RECURSION_REASON,
+    "swap_item": RECURSION_REASON,
     "random_bits": "the random bits of a draw cannot be written in the language",
-    "say": "the output of `print` cannot be written into a derivative",
+    "print": "the output of `print` cannot be written into a derivative",
     "extern": (
         "a Python function is declared in the program that calls it, and the derivative would be a different program"
     ),
     "add_history": "a sum of the saved values of two loops cannot be written",
     "empty_history": "a loop that reads values saved by no loop cannot be written",
     **dict.fromkeys(("jvp", "vjp", "jet"), "derivatives are expanded before anything is written"),
-    **dict.fromkeys(("ruled", "again", "solved", "invertible"), "rules are expanded before anything is written"),
+    **dict.fromkeys(
+        ("custom_derivative", "self_call", "custom_linear_solve", "invertible"),
+        "rules are expanded before anything is written",
+    ),
     "checkpoint": "checkpoints are expanded before anything is written",
     **dict.fromkeys(
-        ("exp_of_few", "exp_sub_of_few"),
+        ("vectorized_exp", "vectorized_exp_sub"),
         "vectorized exponentials appear only after derivatives are written",
     ),
     "sin_and_cos": "sines and cosines are fused only after derivatives are written",

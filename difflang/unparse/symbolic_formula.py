@@ -53,7 +53,7 @@ def eqn_formula(writer: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> S
     if (ordered := apply_op(eqn.op.name, parts, eqn.attrs.get("n", 0))) is not None:
         return ordered
     rule = UNPARSE_RULES.get(eqn.op.name)
-    if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
+    if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "print"):
         raise CannotUnparse(f"`{eqn.op.name}` cannot be part of a formula", eqn.span, FLAGS_HELP)
     for value, part in zip(eqn.operands, parts, strict=True):
         writer.env[value] = Fragment(part.text, part.precedence, (), type.dtype)

@@ -100,17 +100,21 @@ def rule_case() -> tuple[Graph, list[Any]]:
     primal = build_region([FLOAT], lambda x: [x * x * x])
 
     def pushed(x: Any, dx: Any) -> Any:
-        (y,) = OPS["again"](x, name="cubed", results=(FLOAT,))
+        (y,) = OPS["self_call"](x, name="cubed", results=(FLOAT,))
         return [y, 3.0 * y / x * dx]
 
     regions = (primal, build_region([FLOAT, FLOAT], pushed))
-    return build_region([FLOAT], lambda x: OPS["ruled"](x, regions=regions, name="cubed", wrt=(True,))), [numbers()]
+    return build_region([FLOAT], lambda x: OPS["custom_derivative"](x, regions=regions, name="cubed", wrt=(True,))), [
+        numbers()
+    ]
 
 
 def solved_case() -> tuple[Graph, list[Any]]:
     solve = build_region([FLOAT, FLOAT], lambda a, b: [OPS["stop"].one(b / a)])
     apply = build_region([FLOAT, FLOAT], lambda a, x: [a * x])
-    graph = build_region([FLOAT, FLOAT], lambda a, b: OPS["solved"](a, b, regions=(solve, solve, apply), consts=1))
+    graph = build_region(
+        [FLOAT, FLOAT], lambda a, b: OPS["custom_linear_solve"](a, b, regions=(solve, solve, apply), consts=1)
+    )
     return graph, [numbers(), numbers() + 1]
 
 
@@ -166,7 +170,10 @@ class OfTwo(Unrun):
 
 def given_case() -> tuple[Graph, list[Any]]:
     function = OfTwo("of_two", (FLOAT, FLOAT), (FLOAT,))
-    return build_region([FLOAT, FLOAT], lambda x, y: OPS["given"](x, y, function=function)), [numbers(), numbers() + 1]
+    return build_region([FLOAT, FLOAT], lambda x, y: OPS["opaque_call"](x, y, function=function)), [
+        numbers(),
+        numbers() + 1,
+    ]
 
 
 def derivative_case() -> tuple[Graph, list[Any]]:
@@ -180,11 +187,11 @@ REGIONS = {
     "call": call_case,
     "checkpoint": checkpoint_case,
     "add_history": add_history_case,
-    "ruled": rule_case,
+    "custom_derivative": rule_case,
     "invertible": invertible_case,
-    "solved": solved_case,
+    "custom_linear_solve": solved_case,
     "extern": extern_case,
-    "given": given_case,
+    "opaque_call": given_case,
     "jvp": derivative_case,
     "vjp": derivative_case,
 }
@@ -192,14 +199,14 @@ REGIONS = {
 # ---- the test
 
 # `again` is gone before anything is derived; the coefficients of a `jet` are values to an audit.
-ACTIVE = [op for op in OPS.differentiable() if op.name not in ("again", "jet")]
+ACTIVE = [op for op in OPS.differentiable() if op.name not in ("self_call", "jet")]
 UNASKED = {
     "sub: transpose",  # its jvp goes before, and no rule subtracts tangents
     "ruled: transpose_region",  # the rule that takes its place is turned round, never the equation
     "invertible: transpose_region",  # its tangent is a call; only a linear function that calls it is turned round
 }
 # Those that are there when a program runs.
-LOWERED = [op for op in ACTIVE if op.expand is None and op.without_derivative is None and op.name != "given"]
+LOWERED = [op for op in ACTIVE if op.expand is None and op.without_derivative is None and op.name != "opaque_call"]
 
 
 def asked(case: Case, compiled: bool = False) -> GradcheckReport:

@@ -1,7 +1,8 @@
 """Custom derivative rules, `rule f(…)`: explicit ones, and those by `implicit`, `linear_solve` or `inverse`.
 
 A rule is elaborated once for each instance of its function, to a graph from arguments and tangents to the value and its
-tangent. It is proved to be linear in the tangents. A call is then a `ruled` equation that holds both graphs.
+tangent. It is proved to be linear in the tangents. A call is then a `custom_derivative` equation that holds both
+graphs.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ def call_with_rule(
     operands += rule_only_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
     graphs = (silence_if_suppressed(cx, ruled.primal), ruled.jvp)
-    results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
+    results = cx.builder.append(
+        OPS["custom_derivative"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt
+    )
     return call_result(cx, instance, results, ruled.fails, span)
 
 
@@ -123,7 +126,7 @@ def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: 
     operands += rule_only_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
     types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
-    results = cx.builder.append(OPS["again"], tuple(operands), types, name=code.decl.name, results=types)
+    results = cx.builder.append(OPS["self_call"], tuple(operands), types, name=code.decl.name, results=types)
     return call_result(cx, rule.instance, results, rule.fails, span)
 
 

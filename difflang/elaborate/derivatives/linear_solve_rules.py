@@ -70,7 +70,7 @@ def solver_roles(code: FnCode, rule: tree.Rule) -> SolverRoles:
 def call_solver(
     cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
-    """The `solved` equation of a solver call."""
+    """The `custom_linear_solve` equation of a solver call."""
     roles = solver_roles(code, rule)
     name, rhs = roles.map, terms[roles.rhs]
     back = yield linear_functions.transpose_function(cx, terms[name], span, tags_of(rhs))
@@ -89,7 +89,7 @@ def call_solver(
     regions = (silence_if_suppressed(cx, solver), without_prints(other), without_prints(move_params_last(apply, at)))
     types = tuple(r.type for r in regions[0].results)
     order = [*[v for i, v in enumerate(operands) if i not in at], *[operands[i] for i in at]]
-    found = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - len(at))
+    found = cx.builder.append(OPS["custom_linear_solve"], tuple(order), types, regions, consts=len(order) - len(at))
     numbers, tags = iter(found), iter(tags_of(rhs))
     results = [next(numbers if number else tags) for number in kinds]
     return call_result(cx, solve, (*results, *numbers), fails, span)

@@ -60,7 +60,7 @@ def emit_print(cx: ElabContext, when: Value | None, text: TextTerm, span: Span, 
     when = when or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [when, *leaves(text)]))
-    cx.builder.append(OPS["say"], operands, (), text=string_template(text.type), site=site)
+    cx.builder.append(OPS["print"], operands, (), text=string_template(text.type), site=site)
 
 
 def static_text(text: TextTerm, span: Span, what: str) -> str:

@@ -1,6 +1,6 @@
-"""The `exchange` op: puts an item into an array and returns the old one, as pushing to and popping from a stack do.
+"""The `swap_item` op: puts an item into an array and returns the old one, as pushing to and popping from a stack do.
 
-The transpose of an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was
+The transpose of a swap is a swap: the cotangent of a stack is a stack that is popped where the other was
 pushed, and each step touches one item of it.
 """
 
@@ -57,18 +57,18 @@ def new_then_old(old: Array, new: Array) -> tuple[Array, Array]:
 def swap_cotangents(
     cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand
 ) -> tuple[Value, Value]:
-    """The exchange of cotangents: what was put in comes out, and the other way round."""
+    """The swap of cotangents: what was put in comes out, and the other way round."""
     back = swap_item(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
     return back[0], back[1]
 
 
 def swap_choices(truths: tuple[Value, Value], number: int, stack: Operand, place: Value, x: Operand) -> Value:
-    """The same exchange of choices."""
+    """The same swap of choices."""
     return swap_item(truths[0], place, truths[1])[0 if number == 0 else 1]
 
 
 swap_item = linear_op(
-    "exchange",
+    "swap_item",
     type=swap_item_type,
     transpose=(
         lambda cts, stack, place, x: swap_cotangents(cts, stack, place, x)[0],

@@ -1,8 +1,8 @@
 """Custom derivative rules: functions that come with a derivative of their own, in either mode and at every order.
 
-`ruled(*xs) {primal} {pushed}` runs the primal. Where it is differentiated, `pushed` replaces it: the value and a
-tangent that is linear in the tangents of the arguments, which is differentiated like anything else for higher orders.
-In `pushed`, `again(*xs)` is a call of the function itself, with its rule.
+`custom_derivative(*xs) {primal} {pushed}` runs the primal. Where it is differentiated, `pushed` replaces it: the value
+and a tangent that is linear in the tangents of the arguments, which is differentiated like anything else for higher
+orders. In `pushed`, `self_call(*xs)` is a call of the function itself, with its rule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from difflang.ops.control.print_effect import without_prints
 def custom_derivative_type(
     same: TypeSolver, *types: Type, regions: tuple[Graph, Graph], name: str, wrt: Mask
 ) -> tuple[Type, ...]:
-    """ruled(*xs) {primal} {pushed} -> the primal's results."""
+    """custom_derivative(*xs) {primal} {pushed} -> the primal's results."""
     primal, pushed = regions
     params, results = primal.type
     require_same_types(same, name, types, params)
@@ -46,7 +46,7 @@ def custom_derivative_type(
 
 
 def self_call_type(same: TypeSolver, *types: Type, results: tuple[Tensor, ...], name: str) -> tuple[Type, ...]:
-    """again(*xs) -> results."""
+    """self_call(*xs) -> results."""
     return results
 
 
@@ -155,7 +155,7 @@ def reject_transpose(*_: object) -> None:
 
 custom_derivative = OPS.declare(
     Op(
-        "ruled",
+        "custom_derivative",
         custom_derivative_type,
         custom_derivative_reference,
         custom_derivative_lower,
@@ -165,17 +165,18 @@ custom_derivative = OPS.declare(
         transpose_region=reject_transpose,
         without_derivative=as_primal_call,
         custom_rule_name=lambda eqn: eqn.attrs["name"],
-        doc="""ruled(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent of each
-        that `wrt` names, and gives the results and their tangents; it is the derivative.""",
+        doc="""custom_derivative(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent
+        of each that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )
 )
 self_call = OPS.declare(
     Op(
-        "again",
+        "self_call",
         self_call_type,
-        reject_unexpanded("again"),
-        reject_unexpanded("again"),
-        linearize=reject_unexpanded("again"),
-        doc="""again(*xs): in the rule of a function, that function, which has the rule. `results` are its types.""",
+        reject_unexpanded("self_call"),
+        reject_unexpanded("self_call"),
+        linearize=reject_unexpanded("self_call"),
+        doc="""self_call(*xs): in the rule of a function, that function, which has the rule. `results` are its
+        types.""",
     )
 )

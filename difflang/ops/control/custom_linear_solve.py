@@ -1,10 +1,9 @@
 """Custom linear solves: solutions of A x = b by a solver from the program, as `jax.lax.custom_linear_solve` does.
 
-`solved(*consts, *b) {solve} {transposed} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
-finds x, `transposed` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x =
-b follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the transposed equation. Both
-hold these regions too, so derivatives of any order use the same solver.
-"""
+`custom_linear_solve(*consts, *b) {solve} {transposed} {apply}` is the x with A x = b, where A is a linear map of the
+consts: `solve` finds x, `transposed` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never
+differentiated: from A x = b follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the
+transposed equation. Both hold these regions too, so derivatives of any order use the same solver."""
 
 from __future__ import annotations
 
@@ -39,11 +38,11 @@ Regions = tuple[Graph, Graph, Graph]
 
 
 def custom_solve_type(same: TypeSolver, *types: Type, regions: Regions, consts: int) -> tuple[Type, ...]:
-    """solved(*consts, *b) {solve} {transposed} {apply} -> x, and further results of both solvers, such as a failure."""
+    """The types of x, and of further results of both solvers, such as a failure."""
     solve, transposed, apply = regions
     b = types[consts:]
     for region in regions:
-        require_same_types(same, "solved", types, region.type[0])
+        require_same_types(same, "custom_linear_solve", types, region.type[0])
     require_same_types(same, "the results of the transposed solver", transposed.type[1], solve.type[1])
     require_same_types(same, "the solution", solve.type[1][: len(b)], b)
     require_same_types(same, "the linear map", apply.type[1], b)
@@ -141,7 +140,7 @@ def linear_in(eqn: Eqn) -> Mask:
 
 custom_linear_solve = OPS.declare(
     Op(
-        "solved",
+        "custom_linear_solve",
         custom_solve_type,
         custom_solve_reference,
         custom_solve_lower,
@@ -150,7 +149,7 @@ custom_linear_solve = OPS.declare(
         transpose_region=transpose,
         linear_in=linear_in,
         custom_rule_name=lambda eqn: eqn.regions[0].name,
-        doc="""solved(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in `solve`.
-        `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
+        doc="""custom_linear_solve(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in
+        `solve`. `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )
 )

@@ -1,4 +1,4 @@
-"""The `given` op: calls of functions of which only the types are known, such as parameters of function type.
+"""The `opaque_call` op: calls of functions of which only the types are known, such as parameters of function type.
 
 Nothing that contains one is run. The derivative of `f(x)` is a call of what the language's operators make of the
 function: `f'` for one number, else `jvp(f)`, whose transpose is `grad(f)` or `vjp(f)`. These have derivatives of their
@@ -108,7 +108,7 @@ def reject_opaque_call(function: OpaqueFunction) -> NoReturn:
 
 
 def opaque_call_type(same: TypeSolver, *types: Type, function: OpaqueFunction) -> tuple[Type, ...]:
-    """given(*operands) -> results, with the types of `function`."""
+    """opaque_call(*operands) -> results, with the types of `function`."""
     require_same_types(same, function.name, types, function.params)
     return function.results
 
@@ -169,7 +169,7 @@ def function_of(eqn: Eqn) -> OpaqueFunction:
 
 opaque_call = OPS.declare(
     Op(
-        "given",
+        "opaque_call",
         opaque_call_type,
         lambda *arrays, function: function.run(*arrays),
         lambda jax, *arrays, function: reject_opaque_call(function),
@@ -177,7 +177,7 @@ opaque_call = OPS.declare(
         transpose_region=transpose,
         linear_in=linear_in,
         custom_rule_name=lambda eqn: function_of(eqn).name,
-        doc="""given(*operands): the results of a `function` of which only the types are known; it is linear in its
-        last `linear` operands. Units: as declared. Kinks: its own.""",
+        doc="""opaque_call(*operands): the results of a `function` of which only the types are known; it is linear in
+        its last `linear` operands. Units: as declared. Kinks: its own.""",
     )
 )

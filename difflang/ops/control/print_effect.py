@@ -1,4 +1,4 @@
-"""The `say` op, the only one with an effect: it prints a text, or the message of a failed check.
+"""The `print` op, the only one with an effect: it prints a text, or the message of a failed check.
 
 A text is printed once, in program order; recomputation prints nothing. So a pass that copies equations of a program
 takes the copy through `without_prints`.
@@ -22,8 +22,8 @@ BOOL_SCALAR = Tensor(BOOL)
 
 
 def print_type(same: TypeSolver, when: Type, *types: Type, text: TextTemplate, site: int) -> tuple[Type, ...]:
-    """say(when, *values): nothing."""
-    require_same_types(same, "say", [when], [BOOL_SCALAR])
+    """print(when, *values): nothing."""
+    require_same_types(same, "print", [when], [BOOL_SCALAR])
     same.require(count_arrays(text) == len(types), "this text takes {} values, not {}", count_arrays(text), len(types))
     same.require(all(isinstance(t, Tensor) for t in types), "a text is made of arrays")
     return ()
@@ -70,13 +70,13 @@ def join_64bit(words: Any, dtype: np.dtype[Any]) -> Any:
 
 print_op = OPS.declare(
     Op(
-        "say",
+        "print",
         print_type,
         print_reference,
         print_lower,
         inactive=True,
         effect="print",
-        doc="""say(when, *values): where `when` holds, the `text` of these values is printed; with a `site` it is the
+        doc="""print(when, *values): where `when` holds, the `text` of these values is printed; with a `site` it is the
         message of the check with that number. Kinks: none; it has no results.""",
     )
 )

@@ -55,7 +55,7 @@ def exp_by_polynomials(m: Any, x: Any) -> Any:
 
 
 vectorized_exp = elementwise_op(
-    "exp_of_few",
+    "vectorized_exp",
     jvp=exp.jvp,
     reference=exp.reference,
     lower=exp.lower,
@@ -66,7 +66,7 @@ vectorized_exp = elementwise_op(
 )
 
 vectorized_exp_sub = elementwise_op(
-    "exp_sub_of_few",
+    "vectorized_exp_sub",
     jvp=exp_sub.jvp,
     reference=exp_sub.reference,
     lower=exp_sub.lower,

@@ -36,7 +36,7 @@ def quotient(k: Value, b: Value, *, turn: bool) -> list[Value]:
     times, over = build_region([Z, Z], lambda k, x: [k * x]), build_region([Z, Z], lambda k, b: [b / k])
     turned = build_region([Z, Z], lambda k, x: [conj(k) * x]), build_region([Z, Z], lambda k, b: [b / conj(k)])
     regions = (turned[1], over, turned[0]) if turn else (over, turned[1], times)
-    return list(OPS["solved"](k, b, regions=regions, consts=1))
+    return list(OPS["custom_linear_solve"](k, b, regions=regions, consts=1))
 
 
 GRAPHS = {

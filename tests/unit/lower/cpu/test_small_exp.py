@@ -137,5 +137,5 @@ def test_of_what_is_alike_the_difference_is_none(dtype: str) -> None:
 
 
 def compiled(*given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    op = OPS["exp_of_few" if len(given) == 1 else "exp_sub_of_few"]
+    op = OPS["vectorized_exp" if len(given) == 1 else "vectorized_exp_sub"]
     return np.asarray(compile_graph(Call(op, given, {}).graph())(*given)[0])

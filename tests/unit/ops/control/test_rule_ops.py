@@ -26,11 +26,13 @@ def cubed(rule: str = "3 again / x") -> Graph:
     primal = build_region([FLOAT], lambda x: [op("stop", x * x * x)])
 
     def body(x: Value, dx: Value) -> list[Value]:
-        (y,) = OPS["again"](x, name="cubed", results=(FLOAT,))
+        (y,) = OPS["self_call"](x, name="cubed", results=(FLOAT,))
         return [y, 3.0 * y / x * dx if rule == "3 again / x" else y * dx]
 
     pushed = build_region([FLOAT, FLOAT], body)
-    return build_region([FLOAT], lambda x: OPS["ruled"](x, regions=(primal, pushed), name="cubed", wrt=(True,)))
+    return build_region(
+        [FLOAT], lambda x: OPS["custom_derivative"](x, regions=(primal, pushed), name="cubed", wrt=(True,))
+    )
 
 
 def slope(f: Graph, kind: str) -> Graph:
@@ -56,7 +58,7 @@ def test_every_order_comes_from_the_rule(kinds: str) -> None:
     for kind in kinds.split():
         graph = slope(graph, kind)
     ready = verify(differentiate(graph))
-    assert "again" not in graph_to_text(ready) and "ruled" not in graph_to_text(ready)
+    assert "self_call" not in graph_to_text(ready) and "custom_derivative" not in graph_to_text(ready)
     want = {1: 3 * 1.7**2, 2: 6 * 1.7, 3: 6.0}[len(kinds.split())]
     np.testing.assert_allclose(evaluate(ready, np.float64(1.7))[0], want, rtol=1e-14)
 
@@ -75,7 +77,7 @@ def test_a_rule_of_other_types_is_refused() -> None:
 
 
 def wrong(x: Value, primal: Graph, pushed: Graph) -> tuple[Value, ...]:
-    return x.home.append(OPS["ruled"], (x,), (FLOAT,), (primal, pushed), name="f", wrt=(True,))
+    return x.home.append(OPS["custom_derivative"], (x,), (FLOAT,), (primal, pushed), name="f", wrt=(True,))
 
 
 def test_a_function_with_a_rule_is_not_taken_for_linear() -> None:
@@ -87,7 +89,9 @@ def test_solutions_are_linear_in_the_right_hand_side_alone() -> None:
     """a x = b by a solver that gives b / a: derivatives are solutions, and the solver stays as it is."""
     solve = build_region([FLOAT, FLOAT], lambda a, b: [op("stop", b / a)])
     apply = build_region([FLOAT, FLOAT], lambda a, x: [a * x])
-    graph = build_region([FLOAT, FLOAT], lambda a, b: OPS["solved"](a, b, regions=(solve, solve, apply), consts=1))
+    graph = build_region(
+        [FLOAT, FLOAT], lambda a, b: OPS["custom_linear_solve"](a, b, regions=(solve, solve, apply), consts=1)
+    )
     prove_linear(graph, (False, True))
     with pytest.raises(NotLinear):
         prove_linear(graph, (True, False))
