@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
+from difflang.elaborate.calls import extern_calls, recursion
 from difflang.elaborate.calls.signatures import (
     constrain_function,
     default_value,
@@ -152,7 +153,6 @@ def call_specialized(
     span: Span,
 ) -> Walk[Term]:
     """Call the instance for these types and sizes, by its derivative rule if it has one."""
-    from difflang.elaborate.calls import extern_calls, recursion
     from difflang.elaborate.derivatives import custom_rules
 
     decl = code.decl

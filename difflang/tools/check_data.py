@@ -23,7 +23,7 @@ from difflang.host.data.read_values import BROKEN, FileRead, ValueReader
 from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
-from difflang.types.annotations import AnnotationResolver
+from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, RecordType, SumType, TupleType, VariantType, show_type
 from difflang.types.module_scope import ModuleScope
@@ -182,7 +182,5 @@ def stored_type(
 
 def sizes_text(names: AnnotationResolver, written: tree.TypeExpr) -> str:
     """The known sizes in a type, as text for a message."""
-    from difflang.types.annotations import size_names
-
     sizes = [f"{n} = {names.bound[n]}" for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
     return f", where {', '.join(sizes)}" if sizes else ""

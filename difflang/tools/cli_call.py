@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.check_and_run import CheckedProgram, check_block
 from difflang.execution.engine import Engine
 from difflang.host import program_args
 from difflang.host.builtin_registry import HOST_BUILTINS
@@ -249,8 +249,6 @@ def run_call(
     words: Sequence[str],
 ) -> None:
     """Check the call against the file, run it, and write its result. Errors: DifflangError."""
-    from difflang.driver.check_and_run import check_block
-
     block = call.block(checked.module)
     check_block(checked, block)
     arguments = program_args.parse_command_line(words, checked.module)

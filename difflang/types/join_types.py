@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.types.dtype_variables import prune_dtype
+from difflang.types.enum_annotations import declared_bounds, enum_type
 from difflang.types.language_types import (
     TAG,
     ClosureType,
@@ -24,6 +25,7 @@ from difflang.types.language_types import (
     TupleType,
     VariantType,
     leaf_types,
+    tangent_type,
 )
 from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import Unifier
@@ -247,7 +249,6 @@ def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> L
     """
     # A late import: annotations need joins.
     from difflang.types.annotations import AnnotationResolver
-    from difflang.types.enum_annotations import declared_bounds, enum_type
 
     if None in of.args and not rigid:
         return None
@@ -276,8 +277,6 @@ def has_tangent_in_other_variant(unifier: Unifier, type: LangType) -> bool:
 
 
 def lazy_tangent_type(type: LangType) -> LangType:
-    from difflang.types.language_types import tangent_type
-
     return tangent_type(type)
 
 

@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
 from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.operators import as_array, broadcast_to, elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.terms import (
     Array,
@@ -90,8 +90,6 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
         way = "write `fill(k, n, x)` for k copies of an array `x` of size n, and `x` itself for one"
         raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
     # A late import breaks the cycle of operators and built-ins.
-    from difflang.elaborate.expressions.operators import broadcast_to
-
     return broadcast_to(cx, value, shape, args.span)
 
 

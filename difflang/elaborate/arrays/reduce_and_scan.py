@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.comprehensions import emit_map
@@ -152,8 +153,6 @@ class TreeReduction:
         yield
 
     def applied(self, a: Term, b: Term) -> Walk[Term]:
-        from difflang.elaborate.calls.call_args import CallArgs
-
         args = CallArgs(self.span, [(a, self.span), (b, self.items_span)], fn_span=self.op_span)
         value = yield apply(self.cx, self.op, args)
         check_carry_type(self.cx, self.name, self.type, value, self.init_span, self.op_span)

@@ -17,6 +17,7 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.constructors import construct_record, construct_variant
 from difflang.elaborate.calls.signatures import closure_sizes, count_arguments
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates, record_type
+from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
 from difflang.elaborate.expressions.primary_expressions import bind_host_constants
 from difflang.elaborate.expressions.primary_expressions import select_field as field_of
 from difflang.elaborate.expressions.qualified_names import module_named_by
@@ -176,8 +177,6 @@ def apply_transform(cx: ElabContext, e: tree.Call, operator: str, wrt: tuple[Wrt
 
 def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
     """Check that a derivative is taken with respect to parameters of the function, if known. Errors: DL0403."""
-    from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
-
     # The names are empty where a definition knows only the type of the function.
     names = parameter_names(fn)
     for (first, *_), place in zip(wrt, written, strict=True):

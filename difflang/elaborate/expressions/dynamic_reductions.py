@@ -11,6 +11,7 @@ from functools import lru_cache
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.statements.basic_statements import drop_static
+from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.terms import UNIT_TERM, Array, RangeTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
@@ -54,8 +55,6 @@ class AccumulatorShapeError(Exception):
 
 def dynamic_reduction(cx: ElabContext, e: tree.Comprehension, name: str) -> Walk[Array]:
     """The reduction of a comprehension as a loop."""
-    from difflang.elaborate.statements.loops import loop_expression
-
     op, start = ACCUMULATION_OPS[name]
     # The first try assumes scalars; the loop's body then tells the shape, and the second try fits.
     shape: tuple[Dim, ...] = ()

@@ -19,6 +19,7 @@ from difflang.elaborate.reports.operand_mismatches import (
     dtype_mismatch_error,
     quote_or_this,
 )
+from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.statements.printing import static_text
 from difflang.elaborate.terms import (
     Array,
@@ -274,8 +275,6 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
 
 def check_divisor(cx: ElabContext, divisor: Array, span: Span) -> None:
     """Check that an integer divisor is not zero: floats would give NaN, but integers have none."""
-    from difflang.elaborate.runtime_checks import emit_check
-
     dtype = prune_dtype(divisor.tensor.dtype)
     integer = any(d.is_integer for d in dtype.candidates) if isinstance(dtype, DTypeVar) else dtype.is_integer
     if not integer or (isinstance(divisor.static, int) and divisor.static != 0):

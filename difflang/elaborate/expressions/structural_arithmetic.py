@@ -14,6 +14,7 @@ from difflang.elaborate.expressions.operators import COMPARISONS, elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.patterns.sum_types import refuse_undecided, renumber_tag
 from difflang.elaborate.reports.op_messages import surface_name
+from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -221,8 +222,6 @@ def as_option(cx: ElabContext, term: Term, type: LangType) -> Term | None:
 
 def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: Value | None = None) -> None:
     """A run-time check that two values have one variant or function, unless proved; only where `there` is true."""
-    from difflang.elaborate.runtime_checks import emit_check
-
     if isinstance(b, SumTerm) and b.tag is a.tag:
         return
     options = b.parts if isinstance(b, SumTerm) else (b,)

@@ -33,7 +33,16 @@ from difflang.tools.derive.render_derivative import DerivativeText, render_progr
 from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph, value_and_pullback
 from difflang.tools.emit import parse_wrt, select_functions
 from difflang.types.function_code import FnCode, Wrt
-from difflang.types.language_types import KEY, ClosureType, KeyType, LangType, RecordType, VariantType, leaf_types
+from difflang.types.language_types import (
+    KEY,
+    ClosureType,
+    KeyType,
+    LangType,
+    RecordType,
+    VariantType,
+    leaf_types,
+    tangent_type,
+)
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.unparse.fragments import CannotUnparse, CannotUnparseNestedHistory
 
@@ -341,8 +350,6 @@ class DerivativeRequest(Struct, eq=False):
 
     def add_tangents(self, names: Sequence[str], types: Sequence[LangType]) -> str:
         """Add arguments: a tangent of each of these types."""
-        from difflang.types.language_types import tangent_type
-
         texts: list[str] = []
         for name, type in zip(names, types, strict=True):
             refuse_sums(self.decl, type)

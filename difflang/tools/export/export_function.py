@@ -24,6 +24,7 @@ from difflang.execution.check_failures import with_check_number
 from difflang.execution.type_layouts import layout_of_type
 from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph, graphs_postorder
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.runtime.value_layouts import (
     FunctionLayout,
@@ -149,8 +150,6 @@ def graph_to_lower(contents: ArtifactContents) -> Graph:
 
 def blank_sources(contents: ArtifactContents) -> ArtifactContents:
     """The same with the source texts replaced by spaces, so that lines and columns stay right."""
-    from difflang.ir.json_codec import graph_from_json, graph_to_json
-
     sources: dict[Source, int] = {}
     text = graph_to_json(contents.graph, sources)
     for site in contents.sites:
