@@ -17,8 +17,7 @@ from difflang.api.signature import Parameter, Signature
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.driver.type_specs import parse_type
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import argument_conversion, pytrees
 from difflang.syntax import tree
 from difflang.types.language_types import LangType, map_tensors

@@ -16,8 +16,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ops.control.extern_call import ExternFunction
 from difflang.ops.control.print_effect import join_64bit, split_64bit
 

@@ -23,8 +23,7 @@ from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mask
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import Tensor, Type
+from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
 
 Array = Any

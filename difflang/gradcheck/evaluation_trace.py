@@ -16,9 +16,9 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.interpreter import Array, evaluate, evaluate_eqn, numpy_dtype
+from difflang.ir.interpreter import Array, evaluate, evaluate_eqn
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import History, Tensor, Type
+from difflang.ir.tensor_types import History, Tensor, Type, numpy_dtype
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.loop.loop_op import LoopAttrs, loop

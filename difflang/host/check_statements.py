@@ -30,7 +30,7 @@ from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import all_nodes, block_value, pattern_names, target_variables
+from difflang.syntax.tree_queries import all_nodes, body_value, pattern_names, target_variables
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.join_types import erase_texts, least_common_type
 from difflang.types.language_types import UNIT, TextType, TupleType, show_type
@@ -332,7 +332,7 @@ class HostChecker(HostWalk):
         # The error has been reported.
         if not found or any(v is UNKNOWN_VALUE for v in found):
             return UNKNOWN_VALUE
-        end = block_value(decl.body).span
+        end = body_value(decl.body).span
         if frame.expected_result is not None and not ended:
             frame.expected_result.match_value(value.type, self.current_context().annotations, end)
         type = erase_texts(found[0].type)
@@ -368,8 +368,8 @@ def join_branches(branches: Sequence[tuple[tree.Node, HostValue]], message: str)
     for branch, other in others:
         both = least_common_type(Unifier(), type, erase_texts(other.type))
         if both is None:
-            here = (block_value(branch).span, f"this is {show_type(other.type)}")
-            raise make_error("DL0327", message, here, (block_value(first).span, f"this is {show_type(type)}"))
+            here = (body_value(branch).span, f"this is {show_type(other.type)}")
+            raise make_error("DL0327", message, here, (body_value(first).span, f"this is {show_type(type)}"))
         type = both
     return HostValue(type, None)
 

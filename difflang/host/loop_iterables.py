@@ -11,9 +11,8 @@ from msgspec import Struct
 from difflang.base.source import Span
 from difflang.elaborate.statements.iterables import field_iteration_help
 from difflang.host.values import HostValue
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import I32, Tensor
+from difflang.ir.tensor_types import I32, Tensor, numpy_dtype
 from difflang.types.join_types import add_tags, contains_kind, least_common_type
 from difflang.types.language_types import (
     KeyType,

@@ -9,8 +9,7 @@ import numpy as np
 from difflang.base.source import Span
 from difflang.elaborate.patterns.match_expressions import read_cases
 from difflang.host.values import HostValue
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.types.join_types import is_array_of_sums, sum_options
 from difflang.types.language_types import LangType, TextType, TupleType, VariantType, show_type

@@ -11,8 +11,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printabl
 from difflang.base.error_codes import nearest_word
 from difflang.host.builtins import BuiltinCall, host_builtin
 from difflang.host.values import HostValue
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import DType, Tensor
+from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.types.language_types import LangType, TextType, show_type
 from difflang.types.module_scope import ModuleScope, ProgramArgument
 from difflang.types.type_errors import make_error

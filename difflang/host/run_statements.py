@@ -32,8 +32,8 @@ from difflang.host.match import bind_pattern, matches, possible_cases
 from difflang.host.progress_bar import with_progress
 from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue, format_value
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import numpy_dtype
 from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver

@@ -7,7 +7,7 @@ regions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401  # pyright: ignore  teaches NumPy the name bfloat16
@@ -16,7 +16,7 @@ import numpy as np
 from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import DType, History, Tensor, Type
+from difflang.ir.tensor_types import History, Tensor, Type, numpy_dtype
 
 Array = Any  # np.ndarray, or a list of them for a history
 
@@ -127,11 +127,6 @@ def check_array(array: Array, type: Type, what: str) -> Array:
     if array.dtype != numpy_dtype(type.dtype) or array.shape != type.shape:
         raise InternalError(f"{what} returned {array.dtype}{list(array.shape)} instead of {type}")
     return array
-
-
-@cache
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    return np.dtype(dtype.numpy)
 
 
 def zero_array(type: Type) -> Array:

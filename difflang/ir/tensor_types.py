@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
+import ml_dtypes  # noqa: F401  # pyright: ignore[reportUnusedImport]  teaches NumPy the name bfloat16
+import numpy as np
 from msgspec import Struct
 
 from difflang.ir.symbolic_dims import Dim
@@ -43,6 +46,12 @@ class DType:
     @property
     def differentiable(self) -> bool:
         return self.kind in ("float", "complex")
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype of an element type."""
+    return np.dtype(dtype.numpy)
 
 
 BOOL = DType("bool", "bool", 8, "bool")

@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.interpreter import TextSink, discard_text, numpy_dtype
+from difflang.ir.interpreter import TextSink, discard_text
 from difflang.ir.op import Op, OpRule
 from difflang.ir.structural_equality import StructuralKeys
-from difflang.ir.tensor_types import History, Tensor
+from difflang.ir.tensor_types import History, Tensor, numpy_dtype
 from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import ml_dtypes  # noqa: F401  # pyright: ignore[reportUnusedImport]  teaches NumPy the name bfloat16
 import numpy as np
 from msgspec import Struct, field
 
@@ -89,11 +88,6 @@ def tensor_type(x: Value | UndefinedPrimal) -> Tensor:
 def static_size(size: Dim) -> int:
     """A size that is known to be a number, as in references and lowerings."""
     return cast(int, size)
-
-
-def numpy_dtype_for(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype of an IR dtype."""
-    return np.dtype(dtype.numpy)
 
 
 def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:

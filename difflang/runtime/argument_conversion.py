@@ -17,8 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
+from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type, numpy_dtype
 
 Array = Any
 ArgumentConverter = Callable[[Any], Array]

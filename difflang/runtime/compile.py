@@ -16,8 +16,8 @@ from jax.sharding import SingleDeviceSharding
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.gc_pause import pause_gc
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
-from difflang.ir.interpreter import TextSink, discard_text, numpy_dtype
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.interpreter import TextSink, discard_text
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.control.extern_call import ExternFunction, extern

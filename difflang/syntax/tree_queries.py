@@ -141,13 +141,6 @@ def target_variables(target: tree.Expr) -> list[str]:
     return found
 
 
-def block_value(node: tree.Node) -> tree.Node:
-    """The expression that gives a block its value."""
-    while isinstance(node, tree.Block) and node.stmts:
-        node = node.stmts[-1]
-    return node
-
-
 def pattern_names(pattern: tree.Pattern) -> list[str]:
     """The names that a pattern binds."""
     found: list[str] = []

@@ -12,8 +12,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.driver.elaborate_call import CallArgument
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.calls.signatures import is_dim
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import F32, Tensor
+from difflang.ir.tensor_types import F32, Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.annotations import AnnotationResolver, TypeBinding, size_names

@@ -24,8 +24,8 @@ from difflang.execution.check_failures import DETAIL_RESULTS, explain_failure
 from difflang.execution.engine import Engine
 from difflang.execution.random_keys import seed_to_key
 from difflang.gradcheck.trace_table import Trace, build_trace, format_short
-from difflang.ir.interpreter import evaluate, numpy_dtype
-from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.ir.interpreter import evaluate
+from difflang.ir.tensor_types import DTYPES, Tensor, numpy_dtype
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.ops.control.print_effect import without_prints

@@ -6,9 +6,8 @@ import math
 import re
 
 from difflang.ir.graph import Eqn
-from difflang.ir.tensor_types import BOOL
+from difflang.ir.tensor_types import BOOL, numpy_dtype
 from difflang.ops.elementwise.roots_and_distances import safe_max_exponent
-from difflang.ops.op_factories import numpy_dtype_for
 from difflang.unparse.fragments import (
     AND,
     COMPARE,
@@ -179,7 +178,7 @@ def gelu_slope(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 def binade(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """The scale by which a norm divides before it squares: any number of similar size with a reciprocal will do."""
     x = with_dtype(writer.words(eqn.operands[0]))
-    most = 2.0 ** safe_max_exponent(numpy_dtype_for(x.dtype))
+    most = 2.0 ** safe_max_exponent(numpy_dtype(x.dtype))
     text = f"stop(clamp({x.text}, {1.0 / most!r}, {most!r}))"
     return [Fragment(text, POSTFIX, x.shape, x.dtype)]
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from difflang.ir.graph import Value
-from difflang.ir.interpreter import evaluate, numpy_dtype
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
-from difflang.ir.tensor_types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type
+from difflang.ir.tensor_types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type, numpy_dtype
 from support.nightly import by_day
 from support.op_calls import (
     DIFFERENTIABLE,

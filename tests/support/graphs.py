@@ -14,9 +14,8 @@ import numpy as np
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor
+from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor, numpy_dtype
 
 FLOATS = [Tensor(F64), Tensor(F64, (3,)), Tensor(F32), Tensor(F32, (2, 3))]
 TYPES = [*FLOATS, Tensor(I32), Tensor(BOOL)]

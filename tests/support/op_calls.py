@@ -16,9 +16,25 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.ad.expand_derivatives import differentiate
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import evaluate, evaluate_eqn, numpy_dtype
+from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.op import OPS, Op, result_types
-from difflang.ir.tensor_types import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I8, I32, U32, DType, Tensor, Type
+from difflang.ir.tensor_types import (
+    BF16,
+    BOOL,
+    C64,
+    C128,
+    DTYPES,
+    F16,
+    F32,
+    F64,
+    I8,
+    I32,
+    U32,
+    DType,
+    Tensor,
+    Type,
+    numpy_dtype,
+)
 from difflang.ops.op_factories import FixedOperand, GradedMatrices, OpExample, UniformSamples
 
 Array = Any

@@ -9,6 +9,7 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_jvp, trace_function
 from difflang.elaborate.derivatives.tangents import tags_of
+from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
 from difflang.elaborate.reports.zero_derivative_warnings import loss_labels, warn_if_zero
 from difflang.elaborate.terms import Array, Term, leaves
@@ -16,8 +17,6 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 from difflang.types.type_errors import make_error
-
-WrtPath = tuple[int, tuple[str, ...]]
 
 
 def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:

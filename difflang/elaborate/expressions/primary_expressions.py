@@ -35,9 +35,8 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Poly
-from difflang.ir.tensor_types import BOOL, DTYPES, DType, Tensor
+from difflang.ir.tensor_types import BOOL, DTYPES, DType, Tensor, numpy_dtype
 from difflang.ops.value_formatting import format_number, format_value
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, mentioned_type_names, pattern_names

@@ -10,7 +10,7 @@ from difflang.elaborate.terms import Array, Closure, OpaqueTerm, Term, type_of
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import block_value
+from difflang.syntax.tree_queries import body_value
 from difflang.types.function_code import LambdaCode
 from difflang.types.language_types import show_type
 from difflang.types.type_errors import make_error
@@ -34,11 +34,11 @@ def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     place = (
         fault.eqn.span
         if fault.eqn is not None and fault.fault is not LinearityFault.RESULT
-        else block_value(decl.body).span
+        else body_value(decl.body).span
     )
     # Equations that a pass or derivative created have no source text.
     if not place.text:
-        place = block_value(decl.body).span
+        place = body_value(decl.body).span
     labels = [(place, nonlinear_step(fault, names))]
     # The nonlinear step is in a called function: also show the call inside the lambda.
     if not decl.span.contains(place):

@@ -22,7 +22,7 @@ from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import assigned_names, block_value
+from difflang.syntax.tree_queries import assigned_names, body_value
 from difflang.types.type_errors import condition_type_error
 
 
@@ -73,7 +73,7 @@ def elaborate_if(cx: ElabContext, e: tree.If) -> Walk[Term]:
     other = yield elaborate_side(
         cx, (lambda: elaborate(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span
     )
-    ends = block_value(e.then).span, block_value(e.orelse or e).span
+    ends = body_value(e.then).span, body_value(e.orelse or e).span
     return join_branches(cx, predicate, then, other, variables, e.span, ends, "`if`")
 
 

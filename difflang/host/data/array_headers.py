@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from difflang.host.data.array_files import COMPLEX_PREFIX, SAFETENSORS_DTYPES, TEXT_PREFIX
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DTYPES as TYPES
+from difflang.ir.tensor_types import numpy_dtype
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER_BYTES = 100 << 20  # the safetensors library's own limit on a header

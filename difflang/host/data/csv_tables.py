@@ -12,8 +12,7 @@ import numpy as np
 from difflang.base.diagnostics import DifflangError, printable
 from difflang.base.source import Span
 from difflang.host.data.shortest_decimal import shortest_decimal
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import DType
+from difflang.ir.tensor_types import DType, numpy_dtype
 from difflang.types.type_errors import make_error
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from difflang.host.data.array_files import StoredArrays
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.host.data.state_dict import join_path
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import DType, Tensor
+from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.types.language_types import (
     KEY_DATA,
     KeyType,

@@ -18,9 +18,8 @@ from difflang.base.source import Span
 from difflang.host.data.array_files import UNNAMED, StoredArrays
 from difflang.host.values import HostValue
 from difflang.ir import symbolic_dims
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Poly
-from difflang.ir.tensor_types import DTYPES, Dim, Tensor
+from difflang.ir.tensor_types import DTYPES, Dim, Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.enum_annotations import declared_bounds

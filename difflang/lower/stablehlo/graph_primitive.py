@@ -17,8 +17,7 @@ from jax.interpreters import batching, mlir
 
 from difflang.base.source import Span
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.lower.source_locations import FRAME_NAME, SourceFrame, SourceFrames, utf8_position
 from difflang.lower.stablehlo.hlo_array import HloArray
 from difflang.lower.stablehlo.jax_facade import JaxFacade

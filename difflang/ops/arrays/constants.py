@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.op import TypeSolver
-from difflang.ir.tensor_types import BOOL, C64, C128, F32, F64, FLOATS, I32, I64, INTEGERS, Tensor, Type
-from difflang.ops.op_factories import Array, OpExample, inactive_op, numpy_dtype_for, static_size
+from difflang.ir.tensor_types import BOOL, C64, C128, F32, F64, FLOATS, I32, I64, INTEGERS, Tensor, Type, numpy_dtype
+from difflang.ops.op_factories import Array, OpExample, inactive_op, static_size
 
 
 def type_from_attr(same: TypeSolver, *, type: Type, **_: Any) -> Type:
@@ -21,7 +21,7 @@ def static_shape(type: Tensor) -> tuple[int, ...]:
 
 
 def const_reference(*, value: complex, type: Tensor) -> Array:
-    return np.full(static_shape(type), value, dtype=numpy_dtype_for(type.dtype))
+    return np.full(static_shape(type), value, dtype=numpy_dtype(type.dtype))
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
@@ -31,7 +31,7 @@ def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
 
 
 def const_fill_value(*, value: complex, type: Tensor) -> Any:
-    return np.asarray(value, dtype=numpy_dtype_for(type.dtype))[()]
+    return np.asarray(value, dtype=numpy_dtype(type.dtype))[()]
 
 
 def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
@@ -43,13 +43,13 @@ def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tens
 
 
 def dense_array(data: Iterable[Any], type: Tensor) -> Array:
-    return np.asarray(tuple(data), dtype=numpy_dtype_for(type.dtype)).reshape(static_shape(type))
+    return np.asarray(tuple(data), dtype=numpy_dtype(type.dtype)).reshape(static_shape(type))
 
 
 def iota_reference(*, type: Tensor, axis: int) -> Array:
     shape, whole = [1] * type.rank, static_shape(type)
     shape[axis] = whole[axis]
-    steps = np.arange(whole[axis]).astype(numpy_dtype_for(type.dtype)).reshape(shape)
+    steps = np.arange(whole[axis]).astype(numpy_dtype(type.dtype)).reshape(shape)
     return np.broadcast_to(steps, whole)
 
 
@@ -97,7 +97,7 @@ iota = inactive_op(
     direct=True,
     type=iota_type,
     reference=iota_reference,
-    lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype_for(type.dtype), type.shape, axis),
+    lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype(type.dtype), type.shape, axis),
     bit_exact=True,
     samples=tuple(
         OpExample((), {"type": Tensor(d, s), "axis": a})

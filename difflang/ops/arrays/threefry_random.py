@@ -14,8 +14,8 @@ import numpy as np
 
 from difflang.ir.op import Op, OpRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor
-from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op, numpy_dtype_for
+from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor, numpy_dtype
+from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op
 
 Ints = tuple[int, ...]
 Words = tuple[Any, Any]
@@ -154,7 +154,7 @@ def random_bits_reference(key: Array, *, shape: Ints) -> Array:
 
 def uniform_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
     """As many top bits as the mantissa holds, times their weight: exact in every type."""
-    numpy = numpy_dtype_for(dtype)
+    numpy = numpy_dtype(dtype)
     high, low = stream_reference(key, flat_size(shape))
     if dtype is F64:
         return (high * 2.0**-32 + (low >> np.uint32(12)) * 2.0**-52).reshape(shape)
@@ -167,11 +167,11 @@ def normal_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
     import scipy.special
 
     wide = F64 if dtype is F64 else F32
-    number = numpy_dtype_for(wide).type
+    number = numpy_dtype(wide).type
     u = uniform_reference(key, shape=shape, dtype=wide)
     least = np.nextafter(number(-1), number(0))
     centred = np.maximum(least, u * (number(1) - least) + least)
-    return (number(math.sqrt(2.0)) * scipy.special.erfinv(centred)).astype(numpy_dtype_for(dtype))
+    return (number(math.sqrt(2.0)) * scipy.special.erfinv(centred)).astype(numpy_dtype(dtype))
 
 
 def permutation_reference(key: Array, *, n: int) -> Array:
@@ -216,19 +216,19 @@ def uniform_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     else:
         bits = MANTISSA[dtype]
         wide = top_bits_as_float(jax, lax.bitwise_xor(high, low), bits, 2.0**-bits, np.float32)
-        flat = lax.convert_element_type(wide, numpy_dtype_for(dtype))
+        flat = lax.convert_element_type(wide, numpy_dtype(dtype))
     return lax.reshape(flat, shape)
 
 
 def normal_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     lax = jax.lax
     wide = F64 if dtype is F64 else F32
-    number = numpy_dtype_for(wide).type
+    number = numpy_dtype(wide).type
     u = uniform_lower(jax, key, shape=shape, dtype=wide)
     least = np.nextafter(number(-1), number(0))
     moved = lax.add(lax.mul(u, lax.full_like(u, number(1) - least)), lax.full_like(u, least))
     z = lax.mul(lax.full_like(u, math.sqrt(2.0)), lax.erf_inv(lax.max(lax.full_like(u, least), moved)))
-    return lax.convert_element_type(z, numpy_dtype_for(dtype))
+    return lax.convert_element_type(z, numpy_dtype(dtype))
 
 
 def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:

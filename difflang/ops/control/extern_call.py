@@ -18,9 +18,8 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, ExternalObject, Value, Values
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
-from difflang.ir.tensor_types import Tensor, Type
+from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.ops.ad_interface import Ad, Mask, Tangents, TransposeRequest, or_zeros, require_same_types, spread_by_mask
 from difflang.ops.control.custom_linear_solve import mask_unchosen
 

@@ -27,6 +27,7 @@ from difflang.ir.tensor_types import (
     U32,
     DType,
     Tensor,
+    numpy_dtype,
 )
 from difflang.ops.op_factories import (
     Array,
@@ -37,7 +38,6 @@ from difflang.ops.op_factories import (
     inactive_op,
     linear_op,
     multilinear_op,
-    numpy_dtype_for,
     same_type_rule,
     tensor_type,
     upcast_half_reference,
@@ -173,8 +173,8 @@ convert = linear_op(
     "convert",
     type=convert_type,
     transpose=(convert_transpose,),
-    reference=lambda x, dtype: x.astype(numpy_dtype_for(dtype)),
-    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype_for(dtype)),
+    reference=lambda x, dtype: x.astype(numpy_dtype(dtype)),
+    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype(dtype)),
     elementwise=True,
     samples=(
         *(OpExample(((2, 3),), {"dtype": d}) for d in FLOATS),
@@ -198,19 +198,19 @@ def truncate_type(same: TypeSolver, x: Tensor, *, dtype: DType) -> Tensor:
 def truncate_reference(x: Array, *, dtype: DType) -> Array:
     """Floats outside the range of an integer type saturate, NaN becomes 0."""
     if dtype.kind == "bool" or x.dtype.kind in "biu":
-        return x.astype(numpy_dtype_for(dtype))
-    info = np.iinfo(numpy_dtype_for(dtype))
+        return x.astype(numpy_dtype(dtype))
+    info = np.iinfo(numpy_dtype(dtype))
     wide = np.trunc(x.astype(np.float64))
     above, below = wide >= float(info.max), wide <= float(info.min)
-    inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(numpy_dtype_for(dtype))
-    return np.where(above, info.max, np.where(below, info.min, inside)).astype(numpy_dtype_for(dtype))
+    inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(numpy_dtype(dtype))
+    return np.where(above, info.max, np.where(below, info.min, inside)).astype(numpy_dtype(dtype))
 
 
 truncate = inactive_op(
     "truncate",
     type=truncate_type,
     reference=truncate_reference,
-    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype_for(dtype)),
+    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype(dtype)),
     elementwise=True,
     bit_exact=True,
     samples=(

@@ -12,7 +12,7 @@ from ml_dtypes import finfo
 
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeSolver
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ops.arrays.axis_reductions import reduce_max
 from difflang.ops.elementwise.comparison_and_logic import eq, le, ne
 from difflang.ops.elementwise.linear_arithmetic import select
@@ -44,7 +44,6 @@ from difflang.ops.op_factories import (
     GradedMatrices,
     OpExample,
     full_like,
-    numpy_dtype_for,
     static_size,
     tensor_type,
     zeros_of_type,
@@ -64,7 +63,7 @@ def equal_within_rounding(values: Value, gaps: Value) -> Value:
     type = tensor_type(gaps)
     sizes = OPS["abs"].one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))
-    bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype_for(type.dtype)).eps))
+    bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype(type.dtype)).eps))
     whole = OPS["broadcast"].one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
     return le.one(OPS["abs"].one(gaps), whole)
 

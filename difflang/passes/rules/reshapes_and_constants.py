@@ -8,9 +8,8 @@ import numpy as np
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, Type
+from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, Type, numpy_dtype
 from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
 Replacement = Sequence[Value] | None

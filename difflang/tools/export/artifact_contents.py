@@ -20,9 +20,8 @@ from difflang.base.check_sites import CheckSite, IndexTarget
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.source import BUILTIN_SOURCE, LIBRARY_PREFIX, NO_SPAN, Source, Span
 from difflang.ir.graph import Graph, Values
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.json_codec import graph_from_json, graph_to_json
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ir.text_parser import type_from_text
 from difflang.runtime.value_layouts import LeafLayout, ValueLayout, leaves_of
 from difflang.tools.export import artifact_file

@@ -22,8 +22,7 @@ from difflang.driver.check_and_run import check_program, run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.host.values import HostValue
-from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.ir.tensor_types import DTYPES, Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType, RecordType, TextType, TupleType, VariantType, leaf_types

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 import difflang
 from difflang.ir.builder import Builder
-from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS, Op
-from difflang.ir.tensor_types import F32, FLOATS, I32, DType, Tensor, Type
+from difflang.ir.tensor_types import F32, FLOATS, I32, DType, Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import lower_eqns_with
 from difflang.lower.source_locations import SourceFrames
 from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs

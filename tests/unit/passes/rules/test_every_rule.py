@@ -11,10 +11,10 @@ import pytest
 from derivatives import jvp, vjp
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
-from difflang.ir.interpreter import evaluate, numpy_dtype
+from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.structural_equality import graphs_equal
-from difflang.ir.tensor_types import BOOL, C128, F32, F64, DType, Tensor
+from difflang.ir.tensor_types import BOOL, C128, F32, F64, DType, Tensor, numpy_dtype
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
 from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
