@@ -21,7 +21,8 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import History, Tensor, Type, numpy_dtype
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 
 MAX_STEPS = 100_000  # more than anybody reads
 

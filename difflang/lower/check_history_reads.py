@@ -18,7 +18,8 @@ from difflang.lower.value_numbering import EMPTY_HISTORY, BranchOrigin, StackedO
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_prints
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
 
 

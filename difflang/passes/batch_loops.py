@@ -19,7 +19,8 @@ from difflang.ops.arrays.axis_reductions import reduce_any
 from difflang.ops.batching_rules import Mask, broadcast_all
 from difflang.ops.control.cond import cond
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import tensor_type
 

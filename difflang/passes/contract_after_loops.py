@@ -18,7 +18,8 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor, stacked_type
 from difflang.ops.control.map import map_
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.rules.reshapes_and_constants import int_tuple

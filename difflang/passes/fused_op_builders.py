@@ -11,7 +11,8 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import Op
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 
 Eqns = Sequence[Eqn]
 Renaming = dict[Value, Value]

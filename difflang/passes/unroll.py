@@ -18,7 +18,8 @@ from msgspec import Struct
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS, result_types
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.residual_selection import total_bytes
 from difflang.passes.inline import splice
 from difflang.passes.simplify import tensor_type

@@ -19,7 +19,8 @@ from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, capacities_used, describe_capacity
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.ops.control.derivative_operators import vjp
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.residual_selection import has_symbolic_size, total_bytes
 from difflang.passes.dce import dce
 from difflang.plan.budget_errors import budget_error

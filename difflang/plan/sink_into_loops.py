@@ -17,7 +17,8 @@ from difflang.ir.tensor_types import Tensor, sequence_item_type
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
 
 

@@ -10,7 +10,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, result_types
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.loop.loop_op import INDEX, LoopAttrs
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import INDEX
 from difflang.ops.op_factories import tensor_type
 
 MIN_SPLIT_LENGTH = 8  # a shorter loop is not worth splitting

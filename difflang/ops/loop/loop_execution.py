@@ -33,32 +33,22 @@ from difflang.ops.loop.history_value import (
     unreachable_history_error,
 )
 from difflang.ops.loop.host_offload import results_on_host
+from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.reversible_loop import ReversibleRun, ReversibleStepLoop, invert_step, with_checkpoint_stores
 
 Array = Any
 
 
 def loop_reference(
-    evaluate: Any,
-    limit: Array,
-    *arrays: Array,
-    regions: tuple[Graph, ...],
-    consts: int,
-    carry: int,
-    length: Dim | None,
-    exact: bool,
-    reverse: bool,
-    keep: tuple[int, ...] = (0, 0),
-    history_outputs: int = 0,
-    host: bool = False,
-    reversible: bool = False,
+    evaluate: Any, limit: Array, *arrays: Array, regions: tuple[Graph, ...], **attrs: Any
 ) -> list[Array]:
-    step, *go = regions
-    fixed, state, xs = arrays[:consts], list(arrays[consts : consts + carry]), arrays[consts + carry :]
-    items = [p.type for p in step.params[1 + consts + carry :]]
+    form, (step, *go) = LoopAttrs(**attrs), regions
+    _, fixed, state, xs = form.parts([limit, *arrays])
+    items = [p.type for p in form.parts(step.params).xs]
+    carry, length, reverse = form.carry, form.length, form.reverse
     ys: list[list[Array]] = [[] for _ in step.results[carry:]]
     steps = int(limit)
-    if isinstance(length, int) and (steps > length or (exact and steps != length)):
+    if isinstance(length, int) and (steps > length or (form.exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
     # A negative limit: only the condition ends the loop.
     count, endless = 0, bool(go) and steps < 0
@@ -73,7 +63,7 @@ def loop_reference(
             y.append(item)
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
-    types, first = [r.type for r in step.results[carry:]], len(columns) - history_outputs
+    types, first = [r.type for r in step.results[carry:]], len(columns) - form.history_outputs
     whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
     return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
 
@@ -88,30 +78,17 @@ def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
     return whole
 
 
-def loop_lower(
-    lowering: Any,
-    limit: Array,
-    *arrays: Array,
-    regions: tuple[Graph, ...],
-    consts: int,
-    carry: int,
-    length: Dim | None,
-    exact: bool,
-    reverse: bool,
-    keep: tuple[int, ...] = (0, 0),
-    history_outputs: int = 0,
-    host: bool = False,
-    reversible: bool = False,
-) -> list[Array]:
-    fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
+def loop_lower(lowering: Any, limit: Array, *arrays: Array, regions: tuple[Graph, ...], **attrs: Any) -> list[Array]:
+    form = LoopAttrs(**attrs)
+    _, fixed, state, xs = form.parts([limit, *arrays])
     if any(isinstance(x, HistoryValue) for x in state):
         raise unreachable_history_error()
-    if exact:
+    length, keep = form.length, form.keep
+    if form.exact:
         limit = np.asarray(length, np.int32)
-    known = length if exact and isinstance(length, int) else None
-    size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if history_outputs or length is None else None
-    operands, outputs = (fixed, state, xs), (length, history_outputs)
-    looped = LoopLowering(lowering, limit, regions, operands, outputs, reverse, exact, size, reversible)
+    known = length if form.exact and isinstance(length, int) else None
+    request = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if form.history_outputs or length is None else None
+    looped = LoopLowering(lowering, form, limit, regions, (fixed, state, xs), request)
     # No step is taken, and there is no item to read while tracing one.
     if length == 0:
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
@@ -137,20 +114,26 @@ class LoopLowering:
     """
 
     def __init__(
-        self, lowering: Any, limit: Array, regions: tuple[Graph, ...], operands: tuple[Any, Any, Any],
-        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, request: StoreRequest | None, undo: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        lowering: Any,
+        form: LoopAttrs,
+        limit: Array,
+        regions: tuple[Graph, ...],
+        operands: tuple[Any, Any, Any],
+        request: StoreRequest | None,
+    ) -> None:
         # Not JAX's `scan`: this counter has 32 bits whatever the x64 setting, and less is traced.
-        self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
+        self.lowering, self.form, self.limit, self.reverse = lowering, form, limit, form.reverse
         self.fixed, state, xs = operands
         self.xs = with_checkpoint_stores(xs)
-        for run in source_loops(self.xs) if not exact else ():
+        for run in source_loops(self.xs) if not form.exact else ():
             # A rerun loop may end a step earlier or later, by rounding: only its own steps can be read.
             self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
-        (length, again), ys = outputs, step.results[self.carry :]
-        self.types = [stacked_type(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
+        length, ys = form.length, step.results[self.carry :]
+        arrays_end = len(ys) - form.history_outputs
+        self.types = [stacked_type(r.type, length if i < arrays_end else None) for i, r in enumerate(ys)]
         written, saved = split_histories(self.types)
         self.step = lowering.restrict_results(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
@@ -158,7 +141,7 @@ class LoopLowering:
         moved = results_on_host(step)
         arrays = [(t, r) for t, r in zip(self.types, step.results[self.carry :], strict=True) if isinstance(t, Tensor)]
         outputs_start = [
-            lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, initial_fill(t, i if exact else 0))
+            lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, initial_fill(t, i if form.exact else 0))
             for i, (t, r) in enumerate(arrays)
         ]
         self.store: CheckpointStore | None = None
@@ -168,8 +151,8 @@ class LoopLowering:
             alone = step.with_results([*step.results[: self.carry], *[step.results[self.carry + i] for i in saved]])
             places = range(self.carry, len(alone.results))
             reads = (list(self.fixed), list(self.xs))
-            of = partial(ReplaySource.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
-            if undo and not source_loops(self.xs):
+            of = partial(ReplaySource.of, lowering, alone, len(self.fixed), self.carry, places, reads, form.reverse)
+            if form.reversible and not source_loops(self.xs):
                 self.reversible_run = self.make_reversible(alone, of, operands, request)
             if self.reversible_run is None:
                 able = not any([run.source.size for run in source_loops(self.xs)]) and all(
@@ -215,7 +198,8 @@ class LoopLowering:
 
         def reversible_run(last: list[Array], count: Array) -> ReversibleRun:
             def rerun_with_store() -> LoopRun:
-                again = LoopLowering(self.lowering, count, (step,), operands, (None, 0), self.reverse, False, request)
+                form = self.form._replace(length=None, exact=False, history_outputs=0, reversible=False)
+                again = LoopLowering(self.lowering, form, count, (step,), operands, request)
                 return next(x.run for x in again.run() if isinstance(x, HistoryOutput) and isinstance(x.run, LoopRun))
 
             first, final = [[state[i] for i in source.state_carries] for state in (operands[1], last)]
@@ -241,7 +225,7 @@ class LoopLowering:
                 count, state = reader.run_loop(start)
         state = along.end(count, state)
         if not self.go:
-            count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, int32_zero())
+            count = self.limit if self.form.exact else self.lowering.jax.lax.max(self.limit, int32_zero())
         return [count, *state[0], *self.outputs(state, count)]
 
     def should_continue(self, count: Array, state: Any) -> Array:

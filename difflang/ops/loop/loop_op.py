@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from difflang.ops.ad_interface import (
 from difflang.ops.control.cond import BOOL_SCALAR
 from difflang.ops.loop.history_value import EmptyHistory, HistorySum
 from difflang.ops.loop.host_offload import offload_residuals
+from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_execution import loop_lower, loop_reference
 from difflang.ops.loop.residual_selection import minimize_residuals
 from difflang.ops.loop.reversible_loop import has_invertible_eqn
@@ -59,79 +60,23 @@ from difflang.ops.loop.step_transpose import (
 )
 
 
-class LoopAttrs(NamedTuple):
-    """The attributes of a loop."""
-
-    consts: int
-    carry: int
-    length: Dim | None
-    exact: bool
-    reverse: bool
-    # How many states reverse mode stores, and the steps between them; 0: chosen by size. A third number means that the
-    # residuals of the steps between two are buffered while these are reversed.
-    keep: tuple[int, ...] = (0, 0)
-    history_outputs: int = 0  # this many of the last outputs are histories although the length is known
-    reversible: bool = False  # made for a derivative alone: states may be recomputed by inverse steps
-    host: bool = False  # residuals are offloaded to the host
-
-    @classmethod
-    def of(cls, eqn: Eqn) -> LoopAttrs:
-        return cls(**eqn.attrs)
-
-    @property
-    def recomputes_states(self) -> bool:
-        """Whether reverse mode recomputes from stored states, because it does not store every step's."""
-        slots, steps, *_ = self.keep
-        every = isinstance(self.length, int) and steps == 1 and slots >= self.length
-        return self.keep != (0, 0) and not every
-
-    def parts(self, values: Sequence[Any]) -> LoopOperands:
-        """Operands, params of the step, or masks of either, by group."""
-        a, b = 1 + self.consts, 1 + self.consts + self.carry
-        return LoopOperands(values[0], list(values[1:a]), list(values[a:b]), list(values[b:]))
-
-    def derived_limit(self, builder: Builder, limit: Value) -> Value:
-        """The limit of a derived loop: an exact one has a constant limit."""
-        return builder.const(self.length, INDEX) if self.exact and isinstance(self.length, int) else limit
-
-
-class LoopOperands(NamedTuple):
-    first: Any  # the limit; of a step, the index
-    consts: list[Any]
-    carry: list[Any]
-    xs: list[Any]
-
-
-def loop_type(
-    same: TypeSolver,
-    *types: Type,
-    regions: tuple[Graph, ...],
-    consts: int,
-    carry: int,
-    length: Dim | None,
-    exact: bool,
-    reverse: bool,
-    keep: tuple[int, ...] = (0, 0),
-    history_outputs: int = 0,
-    host: bool = False,
-    reversible: bool = False,
-) -> tuple[Type, ...]:
+def loop_type(same: TypeSolver, *types: Type, regions: tuple[Graph, ...], **attrs: Any) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
-    step, *go = regions
-    at = LoopAttrs(consts, carry, length, exact, reverse).parts(types)
+    form, (step, *go) = LoopAttrs(**attrs), regions
+    at, length = form.parts(types), form.length
     params, results = step.type
     require_same_types(same, "the limit of a loop", [at.first], [INDEX])
     for x in at.xs:
         check_step_sequence(same, x, length)
     require_same_types(same, "loop", [INDEX, *at.consts, *at.carry, *[sequence_item_type(x) for x in at.xs]], params)
-    require_same_types(same, "the carry of a loop", results[:carry], at.carry)
-    same.require(not (go and reverse), "a loop in reverse has no condition")
-    same.require(not exact or (length is not None and not go), "an exact loop has a length and no condition")
+    require_same_types(same, "the carry of a loop", results[: form.carry], at.carry)
+    same.require(not (go and form.reverse), "a loop in reverse has no condition")
+    same.require(not form.exact or (length is not None and not go), "an exact loop has a length and no condition")
     if go:
         require_same_types(same, "the condition of a loop", [INDEX, *at.consts, *at.carry], go[0].type[0])
         require_same_types(same, "the condition of a loop", go[0].type[1], [BOOL_SCALAR])
-    whole = len(results) - history_outputs
-    arrays, histories = results[carry:whole], results[whole:]
+    whole = len(results) - form.history_outputs
+    arrays, histories = results[form.carry : whole], results[whole:]
     return INDEX, *at.carry, *[stacked_type(y, length) for y in arrays], *[stacked_type(y, None) for y in histories]
 
 

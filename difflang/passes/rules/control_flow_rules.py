@@ -9,7 +9,7 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, History, Tensor
 from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
-from difflang.ops.loop.loop_op import LoopAttrs
+from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
 Replacement = Sequence[Value] | None
