@@ -1,6 +1,6 @@
 """Locations of the package's data files (grammar, standard library, error pages) and of the user's folders.
 
-`syntax` and `driver` interpret them.
+`syntax`, `elaborate` and `cli` interpret them.
 """
 
 from __future__ import annotations
