@@ -1,17 +1,17 @@
-# What one does here. `just` lists it; PYTHON chooses the interpreter.
+# Recipes; `just` lists them. PYTHON chooses the interpreter.
 python := env("PYTHON", if path_exists(".venv/bin/python") == "true" { ".venv/bin/python" } else { "python3" })
 
 _list:
     @just --list --unsorted
 
-# Style, types, floors: seconds.
+# Style, types, floors: a minute.
 check:
     {{ python }} -m ruff format --check .
     {{ python }} -m ruff check .
     {{ python }} -m basedpyright --pythonpath {{ python }}
     {{ python }} -m pytest -q tests/test_floors.py tests/test_no_jax_ad.py
 
-# What continuous integration tests, but for what is marked slow.
+# What continuous integration tests, without the slow tests.
 test *args:
     {{ python }} -m pytest -q -n 2 -m "not slow and not nightly" {{ args }}
 
