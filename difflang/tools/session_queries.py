@@ -153,7 +153,7 @@ def describe_builtin(name: str) -> str | None:
         return DERIVATIVE_DOCS[name]
     # An op with a body differs from the function with its name, and some ops have no function.
     if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
-        return with_doc(name, OPS[name].doc)
+        return with_doc(name, " ".join(OPS[name].doc.split()))
     if name in HOST_BUILTINS:
         return f"{name}: usage: {HOST_BUILTINS[name].usage}"
     if name in CONSTANTS:

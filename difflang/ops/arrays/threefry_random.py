@@ -273,7 +273,7 @@ uniform = random_op(
     uniform_reference,
     uniform_lower,
     (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
-    """Even on [0, 1): a multiple of 2^-m, for a mantissa of m bits. f64 takes
+    """Uniform on [0, 1): a multiple of 2^-m, for a mantissa of m bits. f64 takes
     52 of the 64 bits, the others m of 32.""",
 )
 normal = random_op(
@@ -282,7 +282,7 @@ normal = random_op(
     normal_reference,
     normal_lower,
     (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
-    """Standard normal: `sqrt(2) erfinv(u)`, u even on (-1, 1); 16-bit floats are f32 rounded. The bits behind it
+    """Standard normal: `sqrt(2) erfinv(u)`, u uniform on (-1, 1); 16-bit floats are f32 rounded. The bits behind it
     are the same in both engines, the value within a few units in the last place.""",
 )
 permutation = random_op(
