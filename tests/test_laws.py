@@ -38,8 +38,8 @@ LAWS: dict[str, tuple[str, ...]] = {
     ),
     "a batched program": (
         "property/test_every_op.py::test_compiled_is_the_reference",
-        "property/test_lanes.py::test_lanes_do_what_each_does_alone",
-        "property/test_lanes.py::test_random_programs_in_lanes",
+        "property/test_batching.py::test_lanes_do_what_each_does_alone",
+        "property/test_batching.py::test_random_programs_in_lanes",
         "test_laws.py::test_a_batched_program_is_the_program_lane_by_lane",
     ),
     "no pass changes": (
