@@ -106,13 +106,11 @@ def load(
 
     A top-level `let` that a function uses is evaluated at its first use, without output; it may read files in the
     program's folder. Values that depend on a `var` need a run of the file. `seed` starts the random streams, `paths`
-    are
-    further folders to search for imports. `externs` binds Python functions to its `extern fn`s by name, or by
+    are further folders to search for imports. `externs` binds Python functions to its `extern fn`s by name, or by
     `model.name` to those of an imported module: functions that JAX can trace, or results of `extern`.
 
     Errors: ParseError, CheckError; DataError if there is no such file; ArgumentError for a Python function that does
-    not
-    have its declared type.
+    not have its declared type.
     """
     with classify_errors():
         place = Path(path)

@@ -61,8 +61,7 @@ def extern(
     """A function to bind to an `extern fn`, with options.
 
     Without `host` JAX traces it and its derivatives; with `host` they are called back with NumPy arrays while the
-    program
-    runs. They must be pure: the same result for the same arguments, and no side effects.
+    program runs. They must be pure: the same result for the same arguments, and no side effects.
 
     `jvp(*args, *tangents)` returns the tangent of the result, for a tangent of each argument that has one; `vjp(*args,
     ct)` returns a cotangent of each such argument, as a tuple if there are several. They support real numbers and first

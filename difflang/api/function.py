@@ -30,8 +30,7 @@ class Function(InspectMixin):
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it returns JAX arrays.
 
     Records are passed as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and are returned
-    as
-    the dataclass. In a JAX transformation a failed check makes the float results NaN; see `checked`.
+    as the dataclass. In a JAX transformation a failed check makes the float results NaN; see `checked`.
     """
 
     def __init__(
@@ -192,8 +191,7 @@ class Function(InspectMixin):
 
         Tangent columns are for scalar parameters, or for the one that `wrt` names; adjoints are those of the first real
         result, if that is a scalar. `str` of it is a table of at most `rows` rows; it has `.to_latex()`, `.to_html()`
-        and
-        `.to_json()`.
+        and `.to_json()`.
 
         Errors: as in a call; DL1222 for a run of more than 100,000 steps.
         """

@@ -82,8 +82,7 @@ class InspectMixin(TransformMixin):
         """The program for such arguments, lowered for XLA, from the checked source each time.
 
         A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. No spec
-        is
-        needed if the declaration determines every size.
+        is needed if the declaration determines every size.
         """
         with classify_errors():
             entry = self._elaborate(specs, named)
@@ -107,8 +106,7 @@ class InspectMixin(TransformMixin):
         """The memory that it, or its gradient in `wrt`, needs for such arguments, under a budget: `"64 MiB"`, or bytes.
 
         Nothing is compiled, unless `compiled` asks for a comparison with XLA's figure, after which another plan may be
-        the
-        one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small.
+        the one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small.
         """
         for name in set(named) - set(self.signature.names):
             if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
@@ -125,8 +123,8 @@ class InspectMixin(TransformMixin):
         """The cost of it and of its gradient for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
         The counts are of the compiler's graph as it is lowered; none is a time. The gradient is in `wrt`, by default in
-        the
-        first parameter; without a gradient the report says why. `str` of the report is a table, `.table()` its rows.
+        the first parameter; without a gradient the report says why. `str` of the report is a table, `.table()` its
+        rows.
 
         Errors: those of `grad` if `wrt` is given; DL1210 if a size is missing.
         """
@@ -164,8 +162,7 @@ class InspectMixin(TransformMixin):
         """Write it to a file that `difflang.runtime.load` reads, for arguments described as in `lower`.
 
         Besides the portable program, the file holds StableHLO for the `platforms`, which need not be available here,
-        and the
-        program's source for error reports, unless `source` is false.
+        and the program's source for error reports, unless `source` is false.
 
         Errors: ArtifactError for a function that prints, or takes or returns functions; DL1210 if a size is missing.
         """

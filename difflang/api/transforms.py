@@ -143,16 +143,13 @@ class TransformMixin(Unpicklable):
         """The function on a batch, element by element, like `vmap` and comprehensions in the language.
 
         `in_axes` is the batch axis of each argument: one number for all, one per argument in order, or by name. None,
-        or a
-        missing name, means that the whole batch shares the argument; sizes, texts and functions are always shared. For
-        a
-        record the axis applies to each array in it. `out_axes` is the batch axis of the result: a number, or one for
-        each
-        item of a tuple.
+        or a missing name, means that the whole batch shares the argument; sizes, texts and functions are always shared.
+        For a record the axis applies to each array in it. `out_axes` is the batch axis of the result: a number, or one
+        for each item of a tuple.
 
         A batch element that does not run, as behind a condition, prints nothing, fails no check and keeps no loop
-        running. If
-        a check fails the call raises, for the first element that failed. Random draws differ between elements.
+        running. If a check fails the call raises, for the first element that failed. Random draws differ between
+        elements.
 
         Errors: ArgumentError for invalid axes, here or at the call; CheckError for a result that is a function.
         """
@@ -165,10 +162,8 @@ class TransformMixin(Unpicklable):
         """The function with sizes bound: its `dim` parameters, and size names in the types of its parameters.
 
         A bound `dim` is no longer a parameter; arguments of other sizes are refused. `ir`, `lower`, `memory`, `cost`
-        and
-        `export` use bound sizes: with every size bound they need no specs, except for a mapped function, whose batch
-        size
-        only arguments determine.
+        and `export` use bound sizes: with every size bound they need no specs, except for a mapped function, whose
+        batch size only arguments determine.
 
         Errors: ArgumentError for an unknown or already bound size, and for a value that is not a valid size.
         """

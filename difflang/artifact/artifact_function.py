@@ -25,8 +25,7 @@ class ArtifactFunction(Unpicklable):
     """A function from an artifact, for arguments of the types that it was exported for.
 
     Called with NumPy or JAX arrays and Python numbers, it returns JAX arrays. Records are passed as their dataclass, or
-    as
-    a dict, NamedTuple or dataclass with the same fields. It can be part of any JAX program, whose transformations
+    as a dict, NamedTuple or dataclass with the same fields. It can be part of any JAX program, whose transformations
     differentiate it by the compiler's own rules.
     """
 
@@ -193,8 +192,7 @@ class ArtifactFunction(Unpicklable):
         """The function as a `jax.export.Exported`, as stored in the file for a platform.
 
         It takes the leaves of the arguments, a key if it is random, and the arrays in the file; it returns the leaves
-        of the
-        result and, if a check can fail, the check's number. Errors: DL0601, DL0709.
+        of the result and, if a check can fail, the check's number. Errors: DL0601, DL0709.
         """
         from difflang.runtime.jax_export import load_exported
 

@@ -27,12 +27,10 @@ ARCHIVE_FORMATS = ("npz", "safetensors")
 
 def save(path: str | Path, tree: Any) -> None:
     """Write the arrays of a record, a dict or an optimizer's state, each under its path, `layer1.w`. The file is
-    replaced
-    atomically.
+    replaced atomically.
 
     Errors: ArgumentError for a suffix other than `.npz` or `.safetensors`, for a leaf that is no array, and if two
-    leaves
-    have the same path; DataError if it cannot be written.
+    leaves have the same path; DataError if it cannot be written.
     """
     with classify_errors():
         place, format = Path(path), archive_format(path)

@@ -36,8 +36,7 @@ def nnx(
     parameter `training` is true until `net.eval()` and after `net.train()`.
 
     Errors: ArgumentError if `f` has no such parameter, if a module is created without what it needs, or if `f` returns
-    no
-    next state.
+    no next state.
     """
     check_parameters(f, params, state, training)
 

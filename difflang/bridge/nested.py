@@ -80,8 +80,7 @@ def path_key_name(key: Any) -> str:
 
 def masked(tree: Any, *patterns: str) -> Any:
     """A boolean for each leaf: whether its path begins with one of the patterns, as `"layer1"` or `"layer1.w"`, or ends
-    with
-    it, as `"*.b"`. This is the mask that optax takes.
+    with it, as `"*.b"`. This is the mask that optax takes.
 
     Errors: ArgumentError for a pattern that matches no leaf.
     """

@@ -177,15 +177,12 @@ def fit(
 
     `batches` yields tuples of the loss's arguments after the parameters, or is a function from a step number to such a
     tuple. Every `every` steps and at the end, a row is recorded with step, loss and the `metrics` of the batch, and
-    passed
-    to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it had not
-    been interrupted. The checkpoint is a `.npz` or `.safetensors` file, or a folder in which orbax keeps the last
-    three;
-    see `orbax`.
+    passed to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it
+    had not been interrupted. The checkpoint is a `.npz` or `.safetensors` file, or a folder in which orbax keeps the
+    last three; see `orbax`.
 
     Errors: NonFiniteError if the loss or a gradient is not finite, naming the step and the parameter; or the error of
-    the
-    check that failed in the loss. ArgumentError if there is no batch, and for invalid arguments; DataError for the
+    the check that failed in the loss. ArgumentError if there is no batch, and for invalid arguments; DataError for the
     checkpoint of another training.
     """
     with classify_errors():

@@ -21,12 +21,10 @@ class ProgramCost(Struct, frozen=True):
     """The cost of one program.
 
     `operations` are counted as each op declares them, by default one per element; `bytes` is the traffic without
-    fusion.
-    Of the branches of a conditional the most expensive counts. The rest is predicted memory: `arguments`, `results`,
-    the
-    most in use `between` them, and the total at the `peak`. With `per_step`, one step is counted of loops whose length
-    is
-    known only at run time. With `again`, loops rematerialize values, and that recomputation is not counted.
+    fusion. Of the branches of a conditional the most expensive counts. The rest is predicted memory: `arguments`,
+    `results`, the most in use `between` them, and the total at the `peak`. With `per_step`, one step is counted of
+    loops whose length is known only at run time. With `again`, loops rematerialize values, and that recomputation is
+    not counted.
     """
 
     operations: int

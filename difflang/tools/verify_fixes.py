@@ -37,8 +37,7 @@ def verify_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) ->
     """The same diagnostics; the first proposal of each that the checker accepts is marked certain.
 
     `again` checks another text in place of `source`, the only source that changes. Cost: one check for each proposal;
-    after
-    `MAX_CHECKS` proposals, fewer for a long file, the rest is not verified.
+    after `MAX_CHECKS` proposals, fewer for a long file, the rest is not verified.
     """
     judge = FixVerifier(source, tuple(found), again, min(MAX_CHECKS, 1 + MAX_CHARACTERS // (1 + len(source.text))))
     return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)

@@ -47,16 +47,13 @@ def check(
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILES without running them; in folders, all programs below. Reports for people go to stderr, those for
-    programs
-    to stdout.
+    programs to stdout.
 
     A report may propose a fix: it was verified to remove the error without adding another. `--fix` applies these; for
-    `-`
-    it prints the fixed program.
+    `-` it prints the fixed program.
 
     `--data train.npz` checks that a data file fits where the program reads it, or with `MODEL.dfl:loss` that it fits
-    the
-    function's parameters by name.
+    the function's parameters by name.
     """
     from difflang.driver import check_and_run
     from difflang.tools import verify_fixes

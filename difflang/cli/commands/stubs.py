@@ -24,8 +24,7 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
     """Write `model.pyi` for each `model.dfl`: its records and functions, for Python's type checkers.
 
     Folders are searched for programs. If a program has errors, nothing is written; a stub that was not generated is
-    left
-    alone.
+    left alone.
     """
     from difflang.driver.check_and_run import check_program
     from difflang.tools.type_stubs import STUB_HEADER

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 class CommonMistake(Struct, frozen=True):
     """`repairs` are token sequences to read in place of the marked text, tried in order. `take` is a pattern for that
-    text
-    if it is not just the token. `line_prefix` is a pattern for the line up to there, if that matters.
+    text if it is not just the token. `line_prefix` is a pattern for the line up to there, if that matters.
 
     `replacement` is the text of a fix; with `both` it replaces the token before as well. It is a string, or pairs of a
     regular expression and its substitution; see `repairs`.
