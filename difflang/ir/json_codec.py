@@ -23,7 +23,7 @@ from difflang.ir.text_parser import dim_from_text, type_from_text
 from difflang.ir.verify import MalformedGraph, check_graph
 
 FORMAT = "difflang-ir"
-VERSION = 1
+VERSION = 2  # version 1 had other names of ops and attributes
 MAX_DEPTH = 200  # of nested attributes: decoding recurses
 Json = Any
 
@@ -47,7 +47,7 @@ def fail_malformed(what: str) -> NoReturn:
     raise DifflangError(Diagnostic("DL1204", f"this is not a graph in JSON form: {what}"))
 
 
-# Artifacts of format 1 may hold older names of ops and attributes: from the old name to today's.
+# Version 1 had other names of ops and attributes: from the old name to today's.
 RENAMED_OPS = {
     "again": "self_call",
     "exchange": "swap_item",
@@ -151,8 +151,10 @@ class GraphDecoder:
         if not isinstance(data, dict) or cast(Json, data).get("format") != FORMAT:
             fail_malformed(f'it has no "format": "{FORMAT}"')
         data = cast(dict[str, Json], data)
-        if data.get("version") != VERSION:
-            fail_malformed(f"its version is {data.get('version')!r:.20}, but this difflang reads version {VERSION}")
+        if data.get("version") not in (1, VERSION):
+            fail_malformed(
+                f"its version is {data.get('version')!r:.20}, but this difflang reads versions up to {VERSION}"
+            )
         names = [expect_string(name) for name in expect_list(data.get("sources"))]
         if self.expected_sources is not None and names != [s.name for s in self.expected_sources[: len(names)]]:
             fail_malformed("it comes from different sources")

@@ -81,10 +81,10 @@ class Lowering:
         "functions",
         "groups_runs",
         "in_loop",
+        "isolated",
         "jax",
         "keys",
         "on_print",
-        "parted",
         "platform",
         "restricted_regions",
         "segment_functions",
@@ -108,7 +108,7 @@ class Lowering:
         self.segment_functions: dict[int, Callable[..., Any]] = {}
         self.census: RegionCensus | None = None
         # Inside a function that XLA does not inline; there it does not assign layouts to transposed operands.
-        self.parted = False
+        self.isolated = False
         self.in_loop = False
         self.batch_size = 1  # the product of the batch sizes of enclosing maps
         self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
@@ -127,7 +127,7 @@ class Lowering:
     def with_module(self, module: Any, frames: Any) -> Lowering:
         """The same program, lowered by another module."""
         found = Lowering(module, self.platform, self.on_print, groups_runs=module is jax)
-        found.census, found.chains, found.frames, found.parted = self.census, self.chains, frames, self.parted
+        found.census, found.chains, found.frames, found.isolated = self.census, self.chains, frames, self.isolated
         return found
 
     def prepare_program(self, graph: Graph) -> Graph:
@@ -195,7 +195,7 @@ class Lowering:
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if eqn.op.accepts_transposed and not self.parted:
+        if eqn.op.accepts_transposed and not self.isolated:
             return [
                 x if isinstance(x, DeferredTranspose) else self.array(v, env)
                 for v, x in zip(eqn.operands, found, strict=True)
@@ -258,7 +258,7 @@ class Lowering:
             else:
                 arrays[value] = found
         graph = Graph(tuple(arrays), (*late, *run.eqns), run.results)
-        body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.parted), self.frames)
+        body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.isolated), self.frames)
         env.update(zip(run.results, bind_graph(body, list(arrays.values())), strict=True))
 
     def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
@@ -298,12 +298,12 @@ class Lowering:
         # XLA on the CPU drops barriers before it plans memory; there the region is a function that is not inlined.
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
-        before, self.parted = self.parted, True
+        before, self.isolated = self.isolated, True
         try:
             with self.no_inline():
                 return self.function(body)(*arrays)
         finally:
-            self.parted = before
+            self.isolated = before
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function call. A function with several calls is traced and lowered once; XLA inlines it later."""
@@ -345,7 +345,7 @@ def lower_eqns_with(
 ) -> list[Array]:
     """The results of a straight-line graph, with `jax` or a facade of it."""
     inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
-    inner.frames, inner.parted = frames, isolated
+    inner.frames, inner.isolated = frames, isolated
     inner.steps(graph.eqns, env, graph.results)
     return [inner.array(r, env) for r in graph.results]
 

@@ -24,13 +24,15 @@ SourceFrame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any
 # The name of such a function.
 FRAME_NAME = "<difflang>"
 PACKAGE = Path(__file__).resolve().parents[1]
-EXCLUDED_FOLDERS = ("ad", "driver", "elaborate", "embed", "ir", "lower", "ops", "passes", "runtime")
 
 
 def exclude_own_frames() -> None:
-    """Exclude the compiler's own Python files from JAX's search for the origin of an operation."""
-    for folder in EXCLUDED_FOLDERS:
-        jax.extend.source_info_util.register_exclusion(f"{PACKAGE / folder}/")
+    """Exclude the compiler's own Python files from JAX's search for the origin of an operation.
+
+    The library's sources, which are next to them in an installed package, are not excluded.
+    """
+    for init in PACKAGE.glob("*/__init__.py"):
+        jax.extend.source_info_util.register_exclusion(f"{init.parent}/")
 
 
 exclude_own_frames()

@@ -35,15 +35,15 @@ SEARCH_DEPTH = 8  # how many equations back an array in memory is searched for
 def contract(graph: Graph) -> Graph:
     """Turn sums of products into contractions. Dead equations are left to dce. Cost: linear."""
 
-    def plan(eqn: Eqn, made: MakerMap, in_lanes: bool) -> SumPlan | None:
-        return plan_contraction(eqn, made) or (None if in_lanes else plan_masked(eqn, made))
+    def plan(eqn: Eqn, made: MakerMap, batched: bool) -> SumPlan | None:
+        return plan_contraction(eqn, made) or (None if batched else plan_masked(eqn, made))
 
     return SumRewriter(plan).graph(graph)
 
 
 def slice_window_sums(graph: Graph) -> Graph:
     """Turn sums over short windows into sums of slices. Dead equations are left to dce. Cost: linear."""
-    return SumRewriter(lambda e, made, in_lanes: plan_window_sum(e, made)).graph(graph)
+    return SumRewriter(lambda e, made, batched: plan_window_sum(e, made)).graph(graph)
 
 
 class SumRewriter:
@@ -59,24 +59,24 @@ class SumRewriter:
             self.done[key] = self.rewrite_level(self.rewrite_regions(graph, in_map), in_map)
         return self.done[key]
 
-    def rewrite_regions(self, graph: Graph, in_lanes: bool) -> Graph:
+    def rewrite_regions(self, graph: Graph, batched: bool) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
         return graph.with_eqns(
-            [self.rewrite_eqn_regions(e, in_lanes or e.op is map_) if e.regions else e for e in graph.eqns]
+            [self.rewrite_eqn_regions(e, batched or e.op is map_) if e.regions else e for e in graph.eqns]
         )
 
-    def rewrite_eqn_regions(self, eqn: Eqn, in_lanes: bool) -> Eqn:
-        return eqn.with_regions([self.graph(region, in_lanes) for region in eqn.regions])
+    def rewrite_eqn_regions(self, eqn: Eqn, batched: bool) -> Eqn:
+        return eqn.with_regions([self.graph(region, batched) for region in eqn.regions])
 
-    def rewrite_level(self, graph: Graph, in_lanes: bool) -> Graph:
+    def rewrite_level(self, graph: Graph, batched: bool) -> Graph:
         made = {r: e for e in graph.eqns for r in e.results}
         sums = [
             e
             for e in graph.eqns
             if e.op.name == "reduce_sum" and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES
         ]
-        plans = {e: plan for e in sums if (plan := self.plan(e, made, in_lanes)) is not None}
+        plans = {e: plan for e in sums if (plan := self.plan(e, made, batched)) is not None}
         return replace_sums(graph, plans) if plans else graph
 
 

@@ -23,8 +23,8 @@ class ProgramCost(Struct, frozen=True):
     `operations` are counted as each op declares them, by default one per element; `bytes` is the traffic without
     fusion. Of the branches of a conditional the most expensive counts. The rest is predicted memory: `arguments`,
     `results`, the most in use `between` them, and the total at the `peak`. With `per_step`, one step is counted of
-    loops whose length is known only at run time. With `again`, loops rematerialize values, and that recomputation is
-    not counted.
+    loops whose length is known only at run time. With `rematerializes`, loops rematerialize values, and that
+    recomputation is not counted.
     """
 
     operations: int
@@ -34,7 +34,7 @@ class ProgramCost(Struct, frozen=True):
     between: int
     peak: int
     per_step: bool = False
-    again: bool = False
+    rematerializes: bool = False
 
 
 class CostReport(Struct, frozen=True):
@@ -80,7 +80,7 @@ class CostReport(Struct, frozen=True):
         said = [f"no gradient{f' with respect to {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
         if any(e.per_step for e in found):
             said.append("for loops whose length is known only at run time, one step is counted")
-        if any(e.again for e in found):
+        if any(e.rematerializes for e in found):
             said.append("recomputation in loops, which saves memory, is not counted")
         return said
 
@@ -90,10 +90,10 @@ def program_cost(graph: Graph) -> ProgramCost:
     plan = plan_memory(graph, memory_limit(graph))
     operations, bytes = count_operations(plan.graph), count_operations(plan.graph, equation_bytes)
     # The planner marks loops that keep less than all residuals.
-    again = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
+    rematerializes = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
     account = plan.account
     memory = account.arguments, account.results, account.temporaries, account.peak
-    return ProgramCost(as_integer(operations), as_integer(bytes), *memory, operations.per_step, again)
+    return ProgramCost(as_integer(operations), as_integer(bytes), *memory, operations.per_step, rematerializes)
 
 
 def as_integer(cost: Cost) -> int:

@@ -82,7 +82,7 @@ def checkpoint_lower(
     return lowering.lower_isolated(body, *arrays) if recompute and not loop_step else lowering.call(body, *arrays)
 
 
-def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, in_reverse: bool) -> Eqn:
     """The plain call that remains once all derivatives are taken."""
     if eqn.attrs["recompute"]:
         return eqn
@@ -183,8 +183,8 @@ checkpoint = OPS.declare(
         without_derivative=as_primal_call,
         fusion_barrier=True,
         region_dataflow=checkpoint_dataflow,
-        doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode keeps the operands and the
-        other results, and computes the rest `again`, in an equation that nothing is moved into or out of. With `cut` it
-        keeps, besides, the least from which no product, sum or draw need be computed again.""",
+        doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode saves the operands and the
+        other results, and recomputes the rest in an equation with `recompute` set, which nothing is moved into or out
+        of. With `min_cut` it also saves the least from which no product, sum or draw need be recomputed.""",
     )
 )

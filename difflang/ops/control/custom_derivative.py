@@ -62,13 +62,13 @@ def custom_derivative_lower(
     return lowering.call(regions[0], *arrays)
 
 
-def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, in_reverse: bool) -> Eqn:
     """The plain call that remains once all derivatives are taken."""
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 
 
 def derivative_graph(eqn: Eqn) -> Graph:
-    """The `pushed` region with the equation itself in place of every `again`."""
+    """The `pushed` region with the equation itself in place of every `self_call`."""
     wrt = eqn.attrs["wrt"]
     return resolve_self_calls(*eqn.regions, str(eqn.attrs["name"]), wrt)
 
@@ -88,7 +88,7 @@ def resolve_self_calls(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Gr
         if eqn.op is self_call:
             regions = (primals.pop() if len(primals) > 1 else primals[0], pushed)
             return Eqn(custom_derivative, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, regions, eqn.span)
-        # A nested rule's `again` refers to its own function.
+        # A nested rule's `self_call` refers to its own function.
         if eqn.op is custom_derivative or not eqn.regions:
             return eqn
         return eqn.with_regions(map(inside, eqn.regions))

@@ -8,7 +8,7 @@ planned.
 A loop that writes a store runs in chunks, from one step whose state may have to be stored to the next, so that nothing
 is decided inside them. A reader goes through the steps in chunks, in either direction; the states of a chunk are
 recomputed from the last one stored before it, and on the way states are stored in slots that are free by then
-(`history_reader`). A step's outputs are computed from its state. A loop that itself reads histories does the same for
+(`history_replay`). A step's outputs are computed from its state. A loop that itself reads histories does the same for
 them, so this is closed under all derivatives.
 """
 

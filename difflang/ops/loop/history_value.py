@@ -2,7 +2,7 @@
 
 The producer of a history stores little (a loop some of its states, a branch or a map nothing), and its reader reruns
 that part. So memory does not grow with the number of steps, and nothing of run-time length crosses a region.
-`checkpoint_store` stores the states of loops and `history_reader` recomputes the others; here are histories of branches
+`checkpoint_store` stores the states of loops and `history_replay` recomputes the others; here are histories of branches
 and maps, and sums.
 """
 

@@ -49,9 +49,9 @@ def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], 
     return call_lower(lowering, *arrays, regions=regions[:1], name=name)
 
 
-def as_primal_call(eqn: Eqn, reversible: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, in_reverse: bool) -> Eqn:
     """The plain call that remains where no reversible loop needs the inverse."""
-    if reversible:
+    if in_reverse:
         return eqn
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 

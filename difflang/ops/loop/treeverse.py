@@ -1,7 +1,7 @@
 """Treeverse: the reverse sweep through a loop in segments, each recomputing states from a stored one.
 
 If the length is known the segments are planned (`binomial_schedule.plan_segments`), and nothing is decided at run time;
-else each is decided when it begins. Readers of several loops, or of one that reads others, use `history_reader`.
+else each is decided when it begins. Readers of several loops, or of one that reads others, use `history_replay`.
 
 Source: Griewank 1992; Griewank and Walther 2000, Algorithm 799: revolve.
 """

@@ -29,7 +29,7 @@ from difflang.tools.export.artifact_file import raise_damaged
 from difflang.tools.export.layout_json import layout_from_json, layout_to_json
 
 FORMAT = "difflang-artifact"
-VERSION = 1  # docs/artifacts.md lists the versions; a reader accepts all older ones
+VERSION = 2  # docs/artifacts.md lists the versions; a reader accepts all older ones
 Json = Any
 
 

@@ -84,7 +84,7 @@ def test_of_an_array_that_is_looked_up_or_changed_its_places_count(m: Any) -> No
 def test_what_a_loop_computes_again_to_keep_less_is_said(m: Any) -> None:
     free, rooted = m.steps.cost("f64", 1000), m.rooted.cost("f64", 1000)
     assert rooted.gradient.peak < 4096 < 8000 < free.gradient.peak
-    assert rooted.gradient.again and not free.gradient.again
+    assert rooted.gradient.rematerializes and not free.gradient.rematerializes
     assert "is not counted" in str(rooted) and "is not counted" not in str(free)
 
 

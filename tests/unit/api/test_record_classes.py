@@ -48,6 +48,15 @@ def test_a_record_pickles_as_the_class_of_its_module() -> None:
     assert again.x.tolist() == gradient.x.tolist()
 
 
+def test_a_record_pickled_by_the_first_version_loads() -> None:
+    data = (
+        b"cdifflang.runtime.records\nrestored\n(cdifflang.runtime.records\nShape\n"
+        b"(Vpickled\nVLayer\n(Vw\nVname\nt(Vname\nttR(F0.5\nVa\nttR."
+    )
+    found = pickle.loads(data)  # noqa: S301 - our own bytes
+    assert (found.w, found.name) == (0.5, "a") and type(found).__name__ == "Layer"
+
+
 def test_it_pickles_where_the_module_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(pickle.dumps(MODULE.same(MODEL)))
     program = (

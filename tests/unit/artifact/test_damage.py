@@ -19,9 +19,10 @@ import pytest
 import difflang
 import difflang.runtime
 from difflang.tools.export import artifact_file
-from difflang.tools.export.artifact_contents import from_bytes, json_bytes, to_bytes
+from difflang.tools.export.artifact_contents import VERSION, from_bytes, json_bytes, to_bytes
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "artifacts" / "format-1.dflx"
+GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "artifacts").glob("*.dflx"))
+NEWER = VERSION + 1
 SOURCE = """
 record Net[d] { w: f32[d], b: f32, name: str }
 enum Kind { Plain(k: f32), Twice(k: f32) }
@@ -247,25 +248,30 @@ def with_version(data: bytes, version: Any) -> bytes:
     members = artifact_file.unpack(data)
     about = json.loads(members["manifest.json"])
     members["manifest.json"] = json_bytes({**about, "version": version, "difflang": "9.1"})
-    return artifact_file.pack({**members, "something new": b"1"} if version == 2 else members)
+    return artifact_file.pack({**members, "something new": b"1"} if version == NEWER else members)
 
 
 def test_a_newer_format_is_told(whole: bytes) -> None:
     with pytest.raises(difflang.DifflangError, match="DL1242") as caught:
-        from_bytes(with_version(whole, 2))
-    assert "difflang 9.1" in caught.value.render() and "format 2" in caught.value.render()
+        from_bytes(with_version(whole, NEWER))
+    assert "difflang 9.1" in caught.value.render() and f"format {NEWER}" in caught.value.render()
     assert [code_of(with_version(whole, v)) for v in (0, -1, "1", None, True)] == ["DL1241"] * 5
 
 
-def test_a_file_of_the_first_format_loads_and_gives_what_it_gave() -> None:
+def test_a_file_of_each_format_is_kept() -> None:
+    assert [path.stem for path in GOLDEN] == [f"format-{version}" for version in range(1, NEWER)]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
+def test_a_file_of_an_older_format_gives_what_it_gave(path: Path) -> None:
     """`tests/golden/artifacts` holds a file of each format, which every later difflang reads."""
-    f = difflang.runtime.load(GOLDEN)
+    f = difflang.runtime.load(path)
     m = {"w": np.array([0.5, -1.0], np.float32), "b": 0.25, "name": "first"}
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     assert f.__doc__ == "The mean square of what a layer gives."
     assert float(f(m, x, 1)) == pytest.approx(1.8856353, rel=1e-6)
     assert np.asarray(f.grad("m.w")(m, x, 1)) == pytest.approx([-0.82215184, -1.4530094], rel=1e-6)
-    with pytest.raises(difflang.IndexFailure, match=r"index 2 is out of range\n  --> model.dfl:7:") as caught:
+    with pytest.raises(difflang.IndexFailure, match=r"index 2 is out of range.*\n  --> model.dfl:7:") as caught:
         f(m, x, 2)
     assert "table[i]" in str(caught.value)
 

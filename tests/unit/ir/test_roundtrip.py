@@ -177,7 +177,7 @@ def test_damaged_json_gives_a_diagnostic(at: int, length: int, put: str) -> None
         "3",
         "null",
         "{}",
-        '{"format":"difflang-ir","version":2}',
+        '{"format":"difflang-ir","version":3}',
         "[" * 100_000,
         '{"format":"difflang-ir","version":1,"sources":[],"graphs":[]}',
     ],

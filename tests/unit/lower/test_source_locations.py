@@ -6,9 +6,11 @@ import re
 import traceback
 
 import jax
+import numpy as np
 import pytest
 
-import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
+import difflang
+import difflang.ops  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder
@@ -63,6 +65,13 @@ def test_every_operation_stands_at_its_line_and_column() -> None:
     found = places(lower_for_platform(program(), "cpu", debug_info=True))
     assert ("sine", 2, 11) in found, "columns as in Python: from 0, in bytes; é takes two"
     assert ("multiply", 3, 2) in found
+
+
+def test_no_operation_stands_in_the_compiler() -> None:
+    m = difflang.loads("fn f(x: f32[n]) -> f32 = sum([for i in 0..n => sin(x[i])])", name="placed")
+    text = jax.jit(lambda x: m.f(x)).lower(np.ones(3, np.float32)).as_text(debug_info=True)
+    assert "placed" in text
+    assert re.findall(r"[^\"]*difflang/\w+/[^\"]*\.py", text) == []
 
 
 def test_derivative_equations_stand_where_the_primal_does() -> None:
