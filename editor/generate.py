@@ -64,7 +64,7 @@ class Words:
 
 
 def words() -> Words:
-    """The lists of the language as it is. Errors: ValueError for a contextual terminal that `FOLLOWED` does not list."""
+    """The lists of today's language. Errors: ValueError for a contextual terminal that `FOLLOWED` does not list."""
     lexis = load_tables().lexis
     unknown = {name for name, _ in lexis.contextual} ^ (FOLLOWED.keys() | CONTEXTUAL_SIGNS)
     if unknown:
