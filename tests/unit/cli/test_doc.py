@@ -104,7 +104,7 @@ def test_without_anything_public_all_that_is_told_of_is_shown(folder: Path) -> N
 def test_the_library_its_modules_and_names() -> None:
     everything = call().stdout
     assert all(f"## {path.stem}\n" in everything for path in stdlib_files())
-    assert call("roots").stdout.startswith("# roots\n\nWhere a function is zero")
+    assert call("roots").stdout.startswith("# roots\n\nZeros and fixed points of functions")
     assert call("newton").stdout == call("roots.newton").stdout
     assert "fn newton[T: float](f: (T) -> T" in call("newton").stdout
     (line,) = [line for line in call("newton").stdout.splitlines() if "import" in line]
