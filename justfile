@@ -15,28 +15,28 @@ check:
 test *args:
     {{ python }} -m pytest -q -n 2 -m "not slow and not nightly" {{ args }}
 
-# Every test there is, on every case: half an hour on two cores.
+# Every test on every case: half an hour on two cores.
 nightly *args:
     {{ python }} -m pytest -q -n auto --dist worksteal -m "nightly or not nightly" {{ args }}
 
-# Expected files are written anew; read their diff like code.
+# Rewrites the expected files; read their diff like code.
 accept *args:
     DIFFLANG_ACCEPT=1 {{ python }} -m pytest -q -m "nightly or not nightly" tests/golden tests/errors {{ args }}
     git diff --stat -- tests
 
-# Every code block of the documentation, run.
+# Runs every code block of the documentation.
 docs:
     {{ python }} -m pytest -q tests/docs
 
-# The lists of words in the files for editors, from the grammar and the standard library.
+# Writes the word lists of the editors from the grammar and the standard library.
 words:
     {{ python }} editor/generate.py
 
-# The pages of the standard library, from its comments.
+# Writes the pages of the standard library from its comments.
 library:
     {{ python }} -m difflang doc --out docs/library
 
-# The extension for VS Code, as editor/vscode/difflang-VERSION.vsix. The first time installs what the lock file names.
+# Builds editor/vscode/difflang-VERSION.vsix, the extension for VS Code. The first run installs what the lock file names.
 vsix:
     cd editor/vscode && test -d node_modules || npm ci --ignore-scripts --omit=optional --no-audit --no-fund
     cd editor/vscode && npm run package

@@ -1,7 +1,7 @@
-"""A batched program gives lane for lane what the program gives, and so do its derivatives.
+"""Each instance of a batched program gives what the program gives alone, and so do its derivatives.
 
-Lanes take different branches, go round loops not at all, once and many times, and stand where a side that they do not
-take is NaN, infinite or endless, or would fail: none of that is seen in them.
+Instances take different branches and run loops zero, one or many times. The branch that an instance does not take may be
+NaN, infinite or endless there, or fail: the instance is not affected.
 """
 
 # ruff: noqa: E501 - a row of a table, or a program, is a line

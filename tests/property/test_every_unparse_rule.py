@@ -1,4 +1,4 @@
-"""What is written down of each op is a program that gives what the op gives, on the op's own samples."""
+"""The program that unparsing writes for each op computes what the op computes, on the op's own samples."""
 
 from __future__ import annotations
 

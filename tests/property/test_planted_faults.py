@@ -1,4 +1,4 @@
-"""Independent mistakes, each in a function or statement of its own, are each reported once."""
+"""Each of several independent mistakes, in separate functions or statements, is reported once."""
 
 from __future__ import annotations
 

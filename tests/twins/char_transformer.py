@@ -23,7 +23,7 @@ class Embedding(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """What becomes of normalized features."""
+    """A scale and a shift for each normalized feature."""
 
     scale: Array  # [d]
     shift: Array  # [d]
