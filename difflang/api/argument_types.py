@@ -273,7 +273,7 @@ class ArgumentReader:
         missing = [n for n in names if n not in given]
         extra = [n for n in given if n not in names and n not in also]
         if missing or extra:
-            what = f"has no field `{extra[0]}`" if extra else f"also needs the field `{missing[0]}`"
+            what = f"has no field `{extra[0]}`" if extra else f"is missing the field `{missing[0]}`"
             raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
         return {n: static_slot(given[n]) for n in names}
 

@@ -150,7 +150,7 @@ class Function(InspectMixin):
             if p.name not in named and not (p.optional and can_omit(signature, p, named))
         ]
         if missing:
-            raise wrong_call(self, "also needs " + ", ".join(f"`{p.name}`" for p in missing))
+            raise wrong_call(self, "is missing " + ", ".join(f"`{p.name}`" for p in missing))
         return {n: named[n] for n in names if n in named}
 
     def check_grad(

@@ -51,7 +51,7 @@ class ArtifactFunction(Unpicklable):
         return inspect.Signature(params, return_annotation=UnquotedText(body.result))
 
     def __repr__(self) -> str:
-        return f"<difflang function {self.__name__}{self.__signature__} out of an artifact>"
+        return f"<difflang function {self.__name__}{self.__signature__} from an artifact>"
 
     @property
     def classes(self) -> dict[str, type]:
@@ -112,7 +112,7 @@ class ArtifactFunction(Unpicklable):
         named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, StaticLayout)} | named
         missing = [f"`{n}`" for n in names if n not in named]
         if missing:
-            raise self._argument_error(f"also needs {', '.join(missing)}")
+            raise self._argument_error(f"is missing {', '.join(missing)}")
         return [named[n] for n in names]
 
     def _argument_error(self, what: str, help: str = "") -> DifflangError:

@@ -64,7 +64,7 @@ def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
     # The class of a tangent may have fields that have no tangent here.
     extra = [n for n in given if n not in names] if not layout.shape.name.startswith("D_") else []
     if missing or extra:
-        what = f"has no field `{extra[0]}`" if extra else f"also needs the field `{missing[0]}`"
+        what = f"has no field `{extra[0]}`" if extra else f"is missing the field `{missing[0]}`"
         raise argument_error(f"`{path}`: {layout} {what}", f"its fields are {', '.join(names)}", "DL1207")
     return given
 

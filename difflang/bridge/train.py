@@ -300,8 +300,12 @@ class TrainingLoop:
         except DifflangError as error:
             return error
         names = [name for name, _ in named_leaves(split_differentiable(before.params)[0])]
-        wrong = [f"the gradient in `{name}`" for name, bad in zip(names, after.bad[1:], strict=True) if bool(bad)]
-        what = f"the loss is {float(after.loss)}" if bool(after.bad[0]) else f"{wrong[0]} is not finite"
+        wrong = [name for name, bad in zip(names, after.bad[1:], strict=True) if bool(bad)]
+        what = (
+            f"the loss is {float(after.loss)}"
+            if bool(after.bad[0])
+            else f"the gradient with respect to `{wrong[0]}` is not finite"
+        )
         way = "try a smaller learning rate or `optax.clip_by_global_norm`; the parameters are those before the step"
         return DifflangError(Diagnostic("DL0908", f"{what} in step {int(after.step)}", (), (way,)))
 

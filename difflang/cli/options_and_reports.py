@@ -33,7 +33,7 @@ class ProgramCommand(click.Command):
             near = nearest_words(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             usage = program_argument_usage(ctx, given, error.option_name)
-            way = f" Write arguments of the program after `--`: `{usage}`."
+            way = f"Write arguments of the program after `--`: `{usage}`."
             size = (
                 " Set a size with `--arg n=3`."
                 if not near and any(p.name == "argument_types" for p in self.params)

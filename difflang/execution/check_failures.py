@@ -141,7 +141,7 @@ def failure_warning(site: CheckSite) -> Diagnostic:
 def capacity_error(site: CheckSite, reached: int) -> DifflangError:
     """The error of a recursion without end, or of a loop that would save too much."""
     if site.capacity == "frames":
-        code, message = "DL1007", f"{site.message} nests calls more than {reached:,} deep"
+        code, message = "DL1007", f"calls of {site.message} are nested more than {reached:,} deep"
         way = "it must reach a case that does not call itself; a tail call needs no memory"
     elif site.capacity == "items":
         code, message = "DL1006", "there is not enough memory for all values that this loop yields"

@@ -69,13 +69,13 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     place = f" at {list(found.index)}" if found.index else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = (
-        f"the derivative does not exist here, and its value is {value}"
+        f"the derivative does not exist here and is set to {value}"
         if nowhere
         else f"`{spelled}` gives {value}{place} here"
     )
     way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)
     ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
-    return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
+    return Diagnostic("DL0908", f"{given}, which makes a result not finite", tuple(labels), ways)
 
 
 def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:

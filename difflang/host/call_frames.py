@@ -56,7 +56,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
     missing = [p.name for p in decl.params if p.name not in given and p.default is None]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
-        raise make_error("DL0319", f"`{decl.name}` also needs {some}", (e.span, ""), declared)
+        raise make_error("DL0319", f"`{decl.name}` is missing {some}", (e.span, ""), declared)
     return given
 
 

@@ -136,7 +136,7 @@ class Lowering:
         self.census = count_equations(graph)
         refuse_too_large(graph, self.census)
         if reads_history_out_of_scope(graph):
-            raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
+            raise InternalError(f"{graph.name or 'this program'} reads a history where its loop cannot be replayed")
         return graph
 
     def writable(self, graph: Graph) -> bool:

@@ -155,7 +155,8 @@ def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
     if isinstance(kept, CachedGradient) and kept.result is result:
         return kept.text
     type = gradient_type(goal.document.analysis, decl)
-    text = f"`grad({decl.name})`: the derivative in `{decl.params[0].name}`, of type `{type}`" if type else ""
+    wrt = decl.params[0].name if decl.params else ""
+    text = f"`grad({decl.name})`: the derivative with respect to `{wrt}`, of type `{type}`" if type else ""
     if type and (takes := gradient_cost(goal.document.analysis, decl, pause)):
         text = f"{text}\n\n{takes}"
     goal.piece.cache[question] = CachedGradient(result, text)

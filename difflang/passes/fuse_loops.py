@@ -165,5 +165,5 @@ def topological_order(eqns: Sequence[Eqn]) -> list[Eqn]:
             missing[j] -= 1
             if not missing[j]:
                 heappush(ready, j)
-    assert len(order) == len(eqns), "fusion closed a circle"
+    assert len(order) == len(eqns), "fusion created a cycle"
     return order

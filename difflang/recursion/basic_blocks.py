@@ -128,7 +128,7 @@ class ControlFlowGraph(Struct, eq=False):
         piece = self.split_at_calls(member.graph, fresh, make_return)
         self.entries[number] = self.add(self.varying_operands(number, fresh[: len(member.call_params)]), piece)
         if self.entries[number].live:
-            raise InternalError("the first block of a function needs what nothing gives it")
+            raise InternalError("the entry block of a function reads a value that nothing defines")
 
     def look_into(self, graph: Graph) -> None:
         """Record which regions of a graph call within the group."""
@@ -183,7 +183,7 @@ class ControlFlowGraph(Struct, eq=False):
             then = None if self.is_last(eqn, rest) else self.add(eqn.results, rest, after_call=True)
             function = eqn.attrs["function"]
             if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
-                raise InternalError("a call takes its function to give something else than it gives")
+                raise InternalError("a call expects other results than its function returns")
             return CallTerminator(function, self.varying_operands(function, operands), word, then)
         if eqn.op.name != "cond":
             raise unsupported_call(eqn)

@@ -30,7 +30,7 @@ def argument_converter(type: Type, name: str) -> ArgumentConverter:
     Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
     """
     if not isinstance(type, Tensor):
-        raise InternalError(f"{name}: a {type} is no param of a program")
+        raise InternalError(f"{name}: a {type} cannot be a parameter of a program")
     dtype = numpy_dtype(type.dtype)
     shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
     largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0

@@ -268,7 +268,7 @@ def jit_graph(graph: Graph, platform: str, on_print: TextSink = discard_text) ->
 
 
 def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
-    assert isinstance(type, Tensor), "histories are no params of a program"
+    assert isinstance(type, Tensor), "a history cannot be a parameter of a program"
     return jax.ShapeDtypeStruct(type.shape, numpy_dtype(type.dtype), sharding=sharding)
 
 

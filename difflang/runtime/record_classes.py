@@ -98,7 +98,7 @@ def field_error_message(shape: RecordShape, by_position: int, named: Iterable[st
     if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
         return ""
     missing = [f"`{n}`" for n in shape.fields[by_position:] if n not in named]
-    return f"`{shape.name}` also needs {', '.join(missing)}" if missing else ""
+    return f"`{shape.name}` is missing {', '.join(missing)}" if missing else ""
 
 
 def unpickle_record(shape: RecordShape, values: tuple[Any, ...]) -> Any:

@@ -244,7 +244,7 @@ class ExhaustivenessChecker(Struct):
     def step(self) -> None:
         self.steps += 1
         if self.steps > MAX_STEPS:
-            way = "match one level at a time, in functions of their own"
+            way = "match one level at a time, in separate functions"
             raise make_error("DL1002", "these patterns are too many to check", (self.span, ""), help=way)
 
     def missing_cases(

@@ -27,8 +27,8 @@ KIND_ERROR_CODES = ("DL0202", "DL0203", "DL0301")
 def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Record | tree.Enum) -> LangType:
     """`Name[a, b]`. Errors: DL0302 for another number of arguments, DL0301 for one of another kind."""
     if len(decl.generics) != len(written.args):
-        count = len(decl.generics)
-        message = f"the {declaration_kind(decl)} `{decl.name}` takes {count} in brackets, not {len(written.args)}"
+        takes = f"{(count := len(decl.generics))} argument{'s' * (count != 1)} in brackets, not {len(written.args)}"
+        message = f"the {declaration_kind(decl)} `{decl.name}` takes {takes}"
         raise make_error("DL0302", message, (written.span, ""), (decl.name_span, f"it is {declaration_head(decl)}"))
     places = {g.name: arg.span for g, arg in zip(decl.generics, written.args, strict=True)}
     args = {g.name: names.argument(arg) for g, arg in zip(decl.generics, written.args, strict=True)}

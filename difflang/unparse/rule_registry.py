@@ -22,24 +22,24 @@ NOT_UNPARSED = {
     "random_bits": "the random bits of a draw cannot be written in the language",
     "print": "the output of `print` cannot be written into a derivative",
     "extern": (
-        "a Python function is declared in the program that calls it, and the derivative would be a different program"
+        "a Python function belongs to the program that declares it, and the derivative would be a different program"
     ),
     "add_history": "a sum of the saved values of two loops cannot be written",
     "empty_history": "a loop that reads values saved by no loop cannot be written",
-    **dict.fromkeys(("jvp", "vjp", "jet"), "derivatives are expanded before anything is written"),
+    **dict.fromkeys(("jvp", "vjp", "jet"), "derivatives are expanded before a program is written"),
     **dict.fromkeys(
         ("custom_derivative", "self_call", "custom_linear_solve", "invertible"),
-        "rules are expanded before anything is written",
+        "rules are expanded before a program is written",
     ),
-    "checkpoint": "checkpoints are expanded before anything is written",
+    "checkpoint": "checkpoints are expanded before a program is written",
     **dict.fromkeys(
         ("vectorized_exp", "vectorized_exp_sub"),
-        "vectorized exponentials appear only after derivatives are written",
+        "vectorized exponentials appear only when a program is compiled",
     ),
-    "sin_and_cos": "sines and cosines are fused only after derivatives are written",
-    "tanh_and_slope": "a function and its slope are fused only after derivatives are written",
-    "call": "calls are inlined before anything is written",
-    **dict.fromkeys(("to_host", "to_device"), "the memory of a number is not part of a program"),
+    "sin_and_cos": "sines and cosines are fused only when a program is compiled",
+    "tanh_and_slope": "`tanh` and its derivative are fused only when a program is compiled",
+    "call": "calls are inlined before a program is written",
+    **dict.fromkeys(("to_host", "to_device"), "the language cannot say in which memory a number is kept"),
 }
 
 

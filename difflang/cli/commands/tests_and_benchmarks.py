@@ -57,7 +57,12 @@ def run_options(
 @PATHS
 @FILTER
 @LIST
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Number of processes.  [default: as many as pay off]")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    help="Number of processes.  [default: chosen by the number of tests and CPUs]",
+)
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop after the first failure.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only the failures and the last line.")
 @click.option("--json", "as_json", is_flag=True, help="Print each result as data: `--output-format json`.")

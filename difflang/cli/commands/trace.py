@@ -35,8 +35,9 @@ def trace(
     program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, seed: int,
     default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Evaluate ENTRY at these values, row by row, as textbooks print it: each row with its derivatives in the arguments
-    (tangents), and the derivative of the result in it (adjoint). Example: `difflang trace model.dfl:f x=2 y=5`.
+    """Evaluate ENTRY at these values and print the run row by row, as textbooks do: each value with its derivatives
+    with respect to the arguments (tangents), and the derivative of the result with respect to it (adjoint). Example:
+    `difflang trace model.dfl:f x=2 y=5`.
     """
     from difflang.tools import trace_call as tracing
 

@@ -76,7 +76,8 @@ def window_padding(
         if (there := low + n + high) < k:
             raise make_error(
                 "DL0338",
-                f"`{name}`: the window is larger than the image: {k} along the {axis}, but the image has {there}",
+                f"`{name}`: the window is larger than the image: {k} along the {axis}, "
+                f"but the {'padded ' * (there != n)}image has {there}",
                 (took.span(what), f"the window covers {' x '.join(map(str, window))}"),
                 (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low > 0)),
                 help=f'write `padding = "same"`, or `padding = {way}` or more; or use a smaller window',

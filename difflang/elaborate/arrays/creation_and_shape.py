@@ -66,7 +66,7 @@ def check_size(cx: ElabContext, size: StaticNumber, span: Span, least: int) -> D
 @builtin("zeros", "ones")
 def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if args.named:
-        raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
+        raise cx.error("DL0319", f"usage of `{name}`: `{name}(n, m, …)`", args.span)
     dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     type = Tensor(dtype, shape_argument(cx, args.items))
@@ -77,7 +77,7 @@ def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """An array of the given shape filled with one number, or with copies of an array along new leading axes."""
     if len(args.items) < 1 or args.named:
-        raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
+        raise cx.error("DL0319", "usage of `fill`: `fill(n, m, value)`", args.span)
     value, at = as_array(cx, *args.items[-1]), args.items[-1][1]
     shape = shape_argument(cx, args.items[:-1]) if len(args.items) > 1 else ()
     # `..s` stands for any number of axes: only a specialization can tell.
@@ -226,7 +226,7 @@ def concat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis_given = "axis" in args.named
     parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"} or not parts[0].tensor.shape:
-        raise cx.error("DL0319", "`concat` is called as `concat(x, y, axis = 0)` with arrays", args.span)
+        raise cx.error("DL0319", "usage of `concat`: `concat(x, y, axis = 0)` with arrays", args.span)
     axis = axis_argument(cx, args, parts[0].tensor.rank) if axis_given else 0
     spans = tuple(s for _, s in args.items)
     return cx.emit_op("concat", args.span, *parts, spans=spans, axis=axis)
@@ -246,7 +246,7 @@ def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
     parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"}:
-        raise cx.error("DL0319", "`stack` is called as `stack(x, y, axis = 0)`", args.span)
+        raise cx.error("DL0319", "usage of `stack`: `stack(x, y, axis = 0)`", args.span)
     axis = axis_argument(cx, args, parts[0].tensor.rank + 1) if "axis" in args.named else 0
     return stacked(cx, args.span, parts, tuple(s for _, s in args.items), axis)
 

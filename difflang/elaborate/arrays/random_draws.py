@@ -30,7 +30,7 @@ def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal(n, m)`: standard normal numbers; `uniform(n, m)`: in [0, 1)."""
     if args.named:
         way = f"set the seed with `--seed`, or use a key: `with_key(key(7)) {{ {name}(n) }}`"
-        raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span, "", way)
+        raise cx.error("DL0319", f"usage of `{name}`: `{name}(n, m, …)`", args.span, "", way)
     shape = shape_argument(cx, args.items)
     dtype = literal_dtype(0.0, cx.module.default_float)
     dtype.candidates = tuple(c for c in dtype.candidates if c.is_float)

@@ -129,13 +129,13 @@ class BuiltinArgs:
         self.by_name |= args.named
         if len(args.items) > len(names) or unknown or twice or any(n not in self.by_name for n in needed):
             signature = ", ".join(p if not p.endswith("?") else f"{p[:-1]} = …" for p in self.params)
-            way = f"it is called as `{name}({signature})`"
+            way = f"usage: `{name}({signature})`"
             if unknown:
                 place = args.name_spans.get(unknown[0], args.span)
                 said, fixes = did_you_mean(unknown[0], names, place)
                 raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.by_name), None)
-            what = f"`{name}` also needs `{wanted}`" if wanted else f"`{name}` has too many arguments"
+            what = f"`{name}` is missing `{wanted}`" if wanted else f"`{name}` has too many arguments"
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
             raise cx.error("DL0319", what, place, "", way)
 

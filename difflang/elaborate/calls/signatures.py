@@ -59,7 +59,7 @@ def match_arguments(
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
         labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
-        raise make_error("DL0319", f"`{what}` also needs {some}", *labels)
+        raise make_error("DL0319", f"`{what}` is missing {some}", *labels)
     return given
 
 

@@ -28,7 +28,7 @@ def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
     """The `k` of `jet(f, order = k)`. Errors: DL0319 if it is missing, DL0405 if it is too high."""
     given = [a.value for a in e.args if a.name == "order"]
     if len(given) != 1:
-        raise cx.error("DL0319", "`jet` needs an `order`", e.span, "", "it is called as `jet(f, order = 4)(x)`")
+        raise cx.error("DL0319", "`jet` needs an `order`", e.span, "", "usage: `jet(f, order = 4)(x)`")
     order = cx.static((yield elaborate(cx, given[0])), given[0].span, "`order`")
     if not isinstance(order, int):
         raise DeferCheck

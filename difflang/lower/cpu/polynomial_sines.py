@@ -291,5 +291,5 @@ def topological_order(
             if not left[j]:
                 heappush(ready, j)
     if len(found) < len(steps):
-        raise InternalError("a branch of sines waits for what waits for it")
+        raise InternalError("a branch on sines depends on itself")
     return found

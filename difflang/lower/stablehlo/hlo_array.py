@@ -121,7 +121,7 @@ class HloArray:
         return self.writer.slice(self, starts, stops, steps)
 
     def __bool__(self) -> bool:
-        raise TypeError("what is being written has no values to decide by")
+        raise TypeError("an array that is being emitted has no truth value")
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  equality is element by element
 

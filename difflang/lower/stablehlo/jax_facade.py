@@ -162,7 +162,7 @@ class JaxFacade:
         if isinstance(x, HloArray):
             return x if x.shape == shape else self.broadcast_to(x, shape)
         if not can_represent(dtype, x):
-            raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} stands beside {dtype}")
+            raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} is combined with {dtype}")
         number = np.asarray(x, dtype)
         if number.shape:
             return self.as_hlo_array(HloArray(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
@@ -194,7 +194,7 @@ class JaxFacade:
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         x, y = self.as_hlo_array(x, dtype, shape), self.as_hlo_array(y, dtype, shape)
         if x.dtype != y.dtype:
-            raise TypeError(f"{x.dtype} and {y.dtype} stand side by side")
+            raise TypeError(f"operands of different types: {x.dtype} and {y.dtype}")
         return x, y
 
     def lower_with_jax(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:

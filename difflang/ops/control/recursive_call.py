@@ -22,7 +22,7 @@ def recur_type(
 
 
 def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
-    raise InternalError("a function that calls itself was not made a loop of")
+    raise InternalError("a recursive call was not turned into a loop")
 
 
 def recursion_in_rule_error(span: Span) -> DifflangError:

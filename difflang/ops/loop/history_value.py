@@ -119,7 +119,7 @@ def add_items(jax: Any, x: Any, y: Any) -> Any:
 
 def unreachable_history_error() -> InternalError:
     """A bug: `lower.check_history_reads` keeps programs out that read a history away from its producer."""
-    return InternalError("a history is read where it cannot be had")
+    return InternalError("a history is read where its producer cannot be replayed")
 
 
 def too_many_loops_error(runs: int, most: int) -> DifflangError:

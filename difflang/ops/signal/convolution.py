@@ -64,7 +64,7 @@ def conv_type(
     same.size(x.shape[-1], w.shape[-2] * groups, "number of channels")
     channels = w.shape[-1]
     even = not isinstance(channels, int) or channels % groups == 0
-    same.require(even, "{} channels do not fall into {} groups", channels, groups)
+    same.require(even, "{} channels do not divide into {} groups", channels, groups)
     image, kernel = dilated_sizes(x.shape[1:-1], input_dilation), dilated_sizes(w.shape[:-2], kernel_dilation)
     return x.reshaped(x.shape[0], *window_counts(image, kernel, strides, padding), channels)
 

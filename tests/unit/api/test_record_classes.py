@@ -107,7 +107,7 @@ def test_every_derivative_is_a_method(name: str, at: float, want: float) -> None
     [
         ((), {"mass": 1.0, "sped": 2.0}, "`Body` has no field `sped`: did you mean `speed`?"),
         ((1.0,), {"colour": 2.0}, "`Body` has no field `colour`: it has mass, speed"),
-        ((1.0,), {}, "`Body` also needs `speed`"),
+        ((1.0,), {}, "`Body` is missing `speed`"),
         ((1.0, 2.0, 3.0), {}, "positional arguments"),
         ((1.0,), {"mass": 1.0}, "multiple values for argument 'mass'"),
     ],

@@ -200,7 +200,7 @@ def test_variants_are_of_the_class_of_their_enum(tmp_path: Path) -> None:
 
 
 def test_signatures_documentation_and_interpretation(loss: Any) -> None:
-    assert repr(loss) == "<difflang function loss(m: Layer, x: f32[3, 2], y: f32[3]) -> f32 out of an artifact>"
+    assert repr(loss) == "<difflang function loss(m: Layer, x: f32[3, 2], y: f32[3]) -> f32 from an artifact>"
     assert described(loss.interpret(LAYER, X, Y)) == described(M.loss.interpret(LAYER, X, Y))
     assert described(loss(y=Y, x=X, m={"w": LAYER.w, "b": 0.25})) == described(loss(LAYER, X, Y))
 
@@ -246,11 +246,11 @@ def test_without_the_text_the_place_is_still_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((LAYER, X), "`loss` also needs `y`"),
+        ((LAYER, X), "`loss` is missing `y`"),
         ((LAYER, X, Y, Y), "takes 3 arguments, not 4"),
         ((LAYER, X[:2], Y), "`x` is a f32[3, 2]"),
         ((LAYER, X.astype(np.float64), Y), "write `x.astype(np.float32)`"),
-        (({"w": LAYER.w}, X, Y), "also needs the field `b`"),
+        (({"w": LAYER.w}, X, Y), "is missing the field `b`"),
         (({"w": LAYER.w, "b": 0.0, "c": 0}, X, Y), "has no field `c`"),
         ((3.0, X, Y), "`m` is Layer, but a float was given"),
         ((LAYER, "x", Y), "`x` is a f32[3, 2]"),
@@ -372,7 +372,7 @@ def test_nothing_of_the_machine_is_in_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["artifact", "module"])
 def test_a_tangent_has_a_name_that_no_parameter_has(loaded: bool, tmp_path: Path) -> None:
-    """`d_x` was two parameters with one name: a function out of an artifact took the tangent for both."""
+    """`d_x` was two parameters with one name: a function from an artifact took the tangent for both."""
     f: Any = difflang.loads("fn f(x: f64, d_x: f64) -> f64 = x * x * d_x").f
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
     assert list(inspect.signature(f.jvp("x")).parameters) == ["x", "d_x", "d_x_2"]
@@ -389,7 +389,7 @@ def test_a_parameter_that_is_a_word_of_python_is_given_by_position(loaded: bool,
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
     assert "lambda: f64, self: f64, /" in repr(f)
     assert float(f(2.0, 3.0)) == 6.0 == float(f(2.0, self=3.0))
-    with pytest.raises(difflang.ArgumentError, match="also needs `self`"):
+    with pytest.raises(difflang.ArgumentError, match="is missing `self`"):
         f(2.0)
 
 

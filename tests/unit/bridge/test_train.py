@@ -185,7 +185,7 @@ def test_it_stops_where_something_is_not_finite(m: Any) -> None:
         train.fit(m.bowl, wide(m), lambda k: (np.float64(0),), optax.sgd(3.0), steps=9)
     assert isinstance(error.value, FloatingPointError)
     flat = difflang.loads("fn f(x: f32[2]) -> f32 = sum(sqrt(x))").f
-    with pytest.raises(difflang.NonFiniteError, match="the gradient in `value` is not finite in step 1"):
+    with pytest.raises(difflang.NonFiniteError, match="the gradient with respect to `value` is not finite in step 1"):
         train.fit(flat, np.zeros(2, np.float32), lambda k: (), optax.sgd(0.1), steps=3)
 
 

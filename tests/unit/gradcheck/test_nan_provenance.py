@@ -144,7 +144,7 @@ def test_what_only_compiled_code_makes_is_told_too() -> None:
 def test_a_derivative_that_does_not_exist(tmp_path: Any) -> None:
     nowhere = "fn f(x: f64) -> f64 { let (u, s, vt) = svd([[x, 0.0], [0.0, x]])\n  sum(u * x) }\nprint(f'(2.0))\n"
     found = run(nowhere, tmp_path, "--engine=interpret").stderr
-    assert "the derivative does not exist here, and its value is nan, and" in found and "f.dfl:2:40" in found
+    assert "the derivative does not exist here and is set to nan, which" in found and "f.dfl:2:40" in found
     assert run("print(sum(where([true, false], nan, 1.0)))\n", tmp_path, "--engine=interpret").exit_code == 0
 
 
