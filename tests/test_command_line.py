@@ -103,6 +103,24 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert (missing.exit_code, "DL0701" in missing.stderr) == (1, True)
     folder = call("run", tmp_path)
     assert (folder.exit_code, "directory" in folder.stderr) == (1, True)
+    for command in ("run", "repl"):
+        missing = call(command, tmp_path / "missing.dfl")
+        assert missing.exit_code == 1 and "error[DL0701]: cannot read" in missing.stderr
+
+
+def test_a_function_where_a_whole_file_is_expected(tmp_path: Path) -> None:
+    file = program(tmp_path, "fn f(x: f32) -> f32 = x\n")
+    formatted, checked = call("fmt", f"{file}:f"), call("check", f"{file}:f")
+    assert formatted.exit_code == 1 and f"takes whole files: write `{file}`" in formatted.stderr
+    assert checked.exit_code == 2 and f"write `difflang check {file}`; `{file}:f` needs --data" in checked.stderr
+
+
+@pytest.mark.parametrize("command", ["derive", "export", "viz", "trace", "memory"])
+def test_no_function_is_named(command: str, tmp_path: Path) -> None:
+    file = program(tmp_path, "fn f(x: f32) -> f32 = x\nfn g(x: f32) -> f32 = x\n")
+    several = call(command, file, *(["-o", tmp_path / "f.dflx"] if command == "export" else []))
+    assert several.exit_code == 2 and f"error[DL1207]: `{command}` takes one function of a file" in several.stderr
+    assert f"write `{file}:f`; the file has f, g" in several.stderr
 
 
 def test_several_files_are_checked_each(tmp_path: Path) -> None:
@@ -203,7 +221,7 @@ def test_wrong_usage(args: list[str], said: str) -> None:
 
 def test_an_unknown_device(tmp_path: Path) -> None:
     result = call("run", "--device", "quantum", program(tmp_path, "let x = ones(100)\nprint(sum(x * x))"))
-    assert (result.exit_code, "error[DL0601]" in result.stderr) == (1, True)
+    assert (result.exit_code, "error[DL0601]" in result.stderr) == (2, True)
 
 
 def test_a_program_that_fails_while_it_runs(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ def read_source(path: Path, name: str) -> Source:
             raise read_error(name, "this is a directory", "name a file in it")
         data = path.read_bytes()
     except OSError as error:
-        raise read_error(name, (error.strerror or "it cannot be read").lower()) from None
+        file, colon, entry = name.rpartition(":")
+        whole = colon and entry.isidentifier() and Path(file).is_file()
+        way = f"this command takes whole files: write `{file}`" if whole else ""
+        raise read_error(name, (error.strerror or "it cannot be read").lower(), way) from None
     return decode_source(data, name)
 
 

@@ -166,7 +166,7 @@ def run(
         if math.isnan(timeout):
             raise click.BadParameter("nan is not a number of seconds.", param_hint="'--timeout'")
         exit_after(timeout)
-    with exit_on_error(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
+    with exit_on_error(usage=("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")):
         given = parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE")
         with profile_run(profile, profile_out) as clock:
             options = Engine(engine, device, budget, check_nans=check_nans, profile=clock)

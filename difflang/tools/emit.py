@@ -66,6 +66,21 @@ def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn
     return [fns[entry]]
 
 
+def single_function(checked: CheckedProgram, entry: str | None, command: str) -> tree.Fn:
+    """The function that a command asks for: the only one, if no name is given. Errors: DL0201, DL1207."""
+    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
+    if len(decls) == 1:
+        return decls[0]
+    names = ", ".join(d.name for d in decls)
+    file = "-" if (name := checked.module.source.name) == "<stdin>" else name
+    way = f"write `{file}:{decls[0].name}`; the file has {names}" if decls else ""
+    raise make_error(
+        "DL1207",
+        f"`{command}` takes one function of a file" if decls else "there is no function in this file",
+        help=way or "put the code into a `fn`",
+    )
+
+
 # ---- Graphs
 
 

@@ -21,7 +21,7 @@ from difflang.plan.budget_errors import source_lines
 from difflang.plan.budget_search import MemoryPlan, memory_limit, plan_memory
 from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
 from difflang.syntax import tree
-from difflang.tools.emit import EmitRequest, function_graph, select_functions
+from difflang.tools.emit import EmitRequest, function_graph, single_function
 from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
@@ -131,13 +131,7 @@ def report_memory(
 ) -> MemoryReport:
     """The memory of a function of a file. Errors: as `emit`; DL1012 if the limit is exceeded."""
     load_values(checked, path, Engine("interpret"), options.words)
-    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
-    if len(decls) != 1:
-        names = ", ".join(d.name for d in decls) or "none"
-        raise make_error(
-            "DL0201", "memory reports on one function at a time", help=f"write FILE:NAME; the file has {names}"
-        )
-    return function_memory(checked, decls[0], options)
+    return function_memory(checked, single_function(checked, entry, "memory"), options)
 
 
 def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:

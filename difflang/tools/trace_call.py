@@ -34,7 +34,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.tree_queries import mentioned_names
 from difflang.tools.check_grad import matches_wrt, refuse_host_function
-from difflang.tools.emit import parse_wrt, select_functions
+from difflang.tools.emit import parse_wrt, single_function
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, SumType
 from difflang.types.module_scope import GlobalName, ModuleScope
@@ -60,11 +60,7 @@ def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None
 
     Errors: DL0201 for an unknown entry; DL1207 and DL1210 for invalid values; DL09 if it fails.
     """
-    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
-    if len(decls) != 1:
-        names = ", ".join(d.name for d in decls) or "none"
-        raise make_error("DL0201", "trace takes one function at a time", help=f"write FILE:NAME; the file has {names}")
-    (decl,) = decls
+    decl = single_function(checked, entry, "trace")
     refuse_host_function(decl)
     captured = load_values(checked, path, Engine("interpret"), options.words)
     return trace_declaration(checked, decl, options, captured.leaves)

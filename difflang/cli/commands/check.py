@@ -63,9 +63,9 @@ def check(
         raise click.UsageError("`--fix -` writes the program to standard output: do not use --output-format")
     found: list[Diagnostic] = []
     for file in expand_paths(files, found):
-        entry = None
-        if data:
-            file, entry = split_entry(file)
+        whole, (file, entry) = file, split_entry(file)
+        if entry is not None and not data:
+            raise click.UsageError(f"`check` checks whole files: write `difflang check {file}`; `{whole}` needs --data")
         try:
             source, path = load_source(file)
 

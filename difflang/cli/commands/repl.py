@@ -11,11 +11,19 @@ from typing import Any
 import click
 
 from difflang.base.process_termination import restore_default_sigint
-from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, search_path
+from difflang.cli.options_and_reports import (
+    ENGINES,
+    FLOATS,
+    exit_on_error,
+    full_traceback,
+    load_source,
+    no_cache,
+    search_path,
+)
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", required=False)
 @click.option(
     "--engine",
     type=ENGINES,
@@ -39,6 +47,9 @@ def repl(
     from difflang.cli.repl.session import CompilerLoader, ReplSession
     from difflang.syntax.repl_input import split_inputs
 
+    if file is not None:
+        with exit_on_error():
+            load_source(file)
     restore_default_sigint()
     loading = CompilerLoader(engine, device, seed, default_float, folders)
     first = [f":load {file}"] if file is not None else []

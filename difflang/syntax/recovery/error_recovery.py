@@ -58,6 +58,7 @@ class ErrorRecovery:
         self.parser = parser
         self.incomplete = False
         self.last = -1  # the offset of the previous mistake
+        self.inserted_braces = 0
 
     def resume(self, kind: str) -> bool:
         """Report the unexpected token and make the parser continue; False if that is not possible."""
@@ -243,6 +244,7 @@ class ErrorRecovery:
     def _make(self, mend: TokenRepair) -> bool:
         apply_repair(self.parser, mend)
         self.last = -1
+        self.inserted_braces += mend.inserted.count("LBRACE")
         return True
 
     # ---- The end of the text
@@ -252,7 +254,9 @@ class ErrorRecovery:
         if not silent:
             self.incomplete = not self.parser.reports
             if opened:
-                self._report_unclosed(situation)
+                # A brace that was inserted takes the partner of another.
+                if len(opened) > self.inserted_braces:
+                    self._report_unclosed(situation)
             else:
                 could = describe_expected(self.parser.states)
                 what = "the text" if situation.stop == len(self.parser.source.text) else "this expression"

@@ -31,7 +31,7 @@ from difflang.syntax.parse import parse
 from difflang.tools.derive.opaque_parameters import bind_function_params, refuse_sums, variant_choices
 from difflang.tools.derive.render_derivative import DerivativeText, render_program
 from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph, value_and_pullback
-from difflang.tools.emit import parse_wrt, select_functions
+from difflang.tools.emit import parse_wrt, single_function
 from difflang.types.function_code import FnCode, Wrt
 from difflang.types.language_types import (
     KEY,
@@ -79,22 +79,7 @@ def derive(
     Errors: DL0802 for what has no source form; as `emit` for mistakes in the request.
     """
     load_values(checked, path, Engine("interpret"), options.words)
-    return derive_function(checked, single_function(checked, entry), options, warn)
-
-
-def single_function(checked: CheckedProgram, entry: str | None) -> tree.Fn:
-    """The requested function. Errors: DL0201, DL0401, DL1207."""
-    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
-    if not decls:
-        raise make_error(
-            "DL0401", "there is no function in this file", help="put the code to differentiate into a `fn`"
-        )
-    if len(decls) > 1:
-        names = ", ".join(d.name for d in decls)
-        raise make_error(
-            "DL1207", "derive takes one function at a time", help=f"write `FILE:{decls[0].name}`; the file has {names}"
-        )
-    return decls[0]
+    return derive_function(checked, single_function(checked, entry, "derive"), options, warn)
 
 
 def derive_formulas(
@@ -104,7 +89,7 @@ def derive_formulas(
     from difflang.unparse import symbolic_formula
 
     load_values(checked, path, Engine("interpret"), options.words)
-    decl = single_function(checked, entry)
+    decl = single_function(checked, entry, "derive")
     request = DerivativeRequest(checked, decl, options)
     with report_unsupported(request):
         for argument in request.symbolic_arguments():

@@ -34,8 +34,7 @@ from difflang.runtime.value_layouts import (
     UnionLayout,
     ValueLayout,
 )
-from difflang.tools.derive.derive import single_function
-from difflang.tools.emit import parse_wrt
+from difflang.tools.emit import parse_wrt, single_function
 from difflang.tools.export.artifact_contents import ArtifactContents, ArtifactParam, to_bytes
 from difflang.tools.export.artifact_file import PLATFORMS as KNOWN
 from difflang.types.function_code import DerivativeCode, FnCode
@@ -234,7 +233,7 @@ def elaborate_export(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: ExportOptions
 ) -> ExportedFunction:
     """Elaborate the function for the given argument types. Errors: DL0201, DL0403, DL1207, DL1210."""
-    decl = single_function(checked, entry)
+    decl = single_function(checked, entry, "export")
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     session, captured = Session(), load_values(checked, path, words=options.program_args)

@@ -23,9 +23,9 @@ from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import PASS_NAMES, full_pipeline_steps, optimize_for_reading
 from difflang.syntax import tree
-from difflang.tools.derive.derive import OPEN_SIZE_CODES, single_function
+from difflang.tools.derive.derive import OPEN_SIZE_CODES
 from difflang.tools.derive.simplify_for_reading import expand_with_names, let_names, with_symbolic_sizes
-from difflang.tools.emit import parse_wrt
+from difflang.tools.emit import parse_wrt, single_function
 from difflang.tools.viz.diagram import MAX_EQUATIONS, Diagram, build_diagram
 from difflang.tools.viz.graph_diff import shared_equations, similar_equations
 from difflang.types.function_code import DerivativeCode, FnCode
@@ -62,7 +62,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     Errors: DL0201 for an unknown entry, DL1207 and DL1210 for wrong argument types, or if a size needs a value.
     """
     load_values(checked, path, Engine("interpret"), options.words)
-    decl = single_function(checked, entry)
+    decl = single_function(checked, entry, "viz")
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)

@@ -45,7 +45,7 @@ def test_a_derivative_that_is_0_by_mistake_is_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ((), 2, "write `FILE:f`"),
+        ((), 2, "program.dfl:f`; the file has"),
         (("--wrt", "z"), 2, "has no parameter `z`"),
         (("--wrt", "x,y", "--order", "2"), 1, "is not a gradient"),
         (("--order", "9"), 2, "`--order` must be 1 to 4"),

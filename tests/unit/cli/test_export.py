@@ -60,7 +60,7 @@ def test_stablehlo_alone(file: Path, tmp_path: Path) -> None:
 WRONG = [
     (":f", ["--platform", "none"], 2, "add `--arg n=3`"),
     (":sayz", [], 2, "did you mean `says`"),
-    ("", [], 2, "derive takes one function at a time"),
+    ("", [], 2, "`export` takes one function of a file"),
     (":g", ["--wrt", "y"], 2, "DL0403"),
     (":g", ["--platform", "cpus"], 2, "Did you mean 'cpu'"),
     (":g", ["--platform", "none", "--platform", "cpu"], 2, "excludes other platforms"),

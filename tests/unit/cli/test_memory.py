@@ -131,7 +131,7 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         ((":f", "--wrt=w"), 2, "DL1210"),
         ((":f", "--wrt=u", "--arg=n=3"), 2, "DL0403"),
         ((":h",), 2, "DL0201"),
-        (("",), 2, "write FILE:NAME; the file has f, g"),
+        (("",), 2, "model.dfl:f`; the file has f, g"),
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
         ((":f", "--memory-budget=lots"), 2, "not an amount of memory; write 64MiB"),
