@@ -12,6 +12,7 @@ from difflang.api.externs import bind_externs as bind_externs
 from difflang.api.function import Function
 from difflang.api.loaded_program import LoadedProgram
 from difflang.api.notebook_display import module_mimebundle
+from difflang.api.option_values import class_with_article
 from difflang.api.record_classes import RecordClasses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
@@ -140,7 +141,7 @@ def loads(
             # Empty lines above the text make its line numbers those of the file.
             return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
         if not isinstance(cast(object, source), str):
-            raise make_error("DL0102", f"`loads` takes the text of a program, but got a {type(source).__name__}",
+            raise make_error("DL0102", f"`loads` takes the text of a program, but got {class_with_article(source)}",
                           help="decode the bytes first: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
             raise make_error("DL0102", f"`loads` takes the text of a program, but `{source}` is the name of a file",

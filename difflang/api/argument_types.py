@@ -12,10 +12,12 @@ from types import FunctionType
 from typing import Any
 
 from difflang.api import enum_classes
+from difflang.api.option_values import class_with_article
 from difflang.api.record_classes import is_str_type, record_of_value
 from difflang.api.size_provenance import PrecedingTypes, find_size_source, preceding_fields
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import with_article
 from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
 from difflang.runtime import argument_conversion, pytrees
@@ -418,10 +420,10 @@ def describe_value(value: Any) -> str:
         return "a function of Python"
     if not isinstance(value, LeafSlot):
         kind = "function" if hasattr(value, "function_type") else type(value).__name__
-        return f"a {kind}" if value is not None else "None"
+        return with_article(kind) if value is not None else "None"
     found = pytrees.array_type(given)
     if found is not None and found[0] is not None:
         return show_type(Tensor(found[0], found[1]))
     if argument_conversion.is_python_number(given):
         return f"the {given.__class__.__name__} {given}"
-    return f"a {type(given).__name__}"
+    return class_with_article(given)

@@ -9,6 +9,7 @@ import numpy as np
 
 from difflang.base.byte_sizes import parse_bytes, suggest_byte_sizes
 from difflang.base.source import Span
+from difflang.base.wording import with_article
 from difflang.driver.type_specs import MOST
 from difflang.elaborate.derivatives.taylor_coefficients import HIGHEST_ORDER
 from difflang.runtime import pytrees
@@ -16,9 +17,9 @@ from difflang.runtime.argument_conversion import format_number
 from difflang.types.type_errors import make_error
 
 
-def with_article(value: object) -> str:
+def class_with_article(value: object) -> str:
     """The class of a value with its article, for a message."""
-    return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    return with_article(type(value).__name__)
 
 
 def parse_budget(budget: Any) -> int:
@@ -50,7 +51,9 @@ def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MO
             raise TypeError
         size = operator.index(value)
     except TypeError:
-        message = f"`{name}` is {what}, an integer known before the program runs, but {with_article(value)} was given"
+        message = (
+            f"`{name}` is {what}, an integer known before the program runs, but {class_with_article(value)} was given"
+        )
         raise make_error("DL1206", message, *labels, help=size_conversion_hint(name, value)) from None
     if not least <= size < MOST:
         way = f"it is an i32, from {least:,} to {MOST - 1:,}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from difflang.api.loaded_program import Dims, LoadedProgram
-from difflang.api.option_values import parse_jet_order, parse_size, with_article
+from difflang.api.option_values import class_with_article, parse_jet_order, parse_size
 from difflang.api.signature import Signature
 from difflang.api.vmap_axes import InAxes, parse_in_axes, parse_out_axes
 from difflang.base.error_codes import nearest_word
@@ -111,7 +111,7 @@ class TransformMixin(Unpicklable):
         if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
             help = f"the derivative is itself a function of the arguments: `{self.__name__}.grad()(…)`"
             raise make_error(
-                "DL0403", f"name a parameter by a string or a number, not by {with_article(wrt)}", help=help
+                "DL0403", f"name a parameter by a string or a number, not by {class_with_article(wrt)}", help=help
             )
         if isinstance(wrt, int):
             if self.signature.fixed and not -len(names) <= wrt < len(names):

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.api.argument_types import ArgumentReader, describe_value
-from difflang.api.option_values import with_article
+from difflang.api.option_values import class_with_article
 from difflang.api.record_classes import is_str_type
 from difflang.api.signature import Parameter, Signature
 from difflang.base.diagnostics import DifflangError
@@ -77,7 +77,7 @@ def parse_axis(axis: Any, what: str, or_none: str = "") -> int:
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return int(axis)
     way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, or `-1` for the last"
-    found = "None" if axis is None else with_article(axis)
+    found = "None" if axis is None else class_with_article(axis)
     raise make_error("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.wording import with_article
 from difflang.execution.callable_graph import random_key
 from difflang.runtime.record_classes import Choice
 from difflang.runtime.value_layouts import LeafLayout, RecordLayout, StaticLayout, TupleLayout, UnionLayout, ValueLayout
@@ -90,7 +91,7 @@ def flatten_choice(layout: UnionLayout, value: Any, path: str) -> list[Any]:
 
 
 def describe_value(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return "nothing" if value is None else with_article(type(value).__name__)
 
 
 def argument_error(message: str, way: str = "", code: str = "DL1206") -> DifflangError:

@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from difflang.api.option_values import with_article
+from difflang.api.option_values import class_with_article
 from difflang.base.errors import classify_errors
 from difflang.base.source import NO_SPAN
 from difflang.base.source_files import read_error, write_atomically, write_error
@@ -75,7 +75,7 @@ def leaf_array(name: str, leaf: Any) -> np.ndarray:
     if array.dtype.kind not in "biufcV":
         raise make_error(
             "DL1207",
-            f"`{name}` is {with_article(leaf)}, not an array",
+            f"`{name}` is {class_with_article(leaf)}, not an array",
             help="only arrays, numbers and strings can be written",
         )
     return array

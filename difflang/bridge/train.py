@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import optax
 
-from difflang.api.option_values import with_article
+from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.errors import classify_errors
 from difflang.base.source_files import write_error
@@ -69,7 +69,7 @@ def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = No
     with classify_errors(), matching_precision(params):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             way = "pass one from optax, such as `optax.adam(1e-3)`"
-            raise make_error("DL1207", f"{with_article(optimizer)} is not an optimizer", help=way)
+            raise make_error("DL1207", f"{class_with_article(optimizer)} is not an optimizer", help=way)
         moving, _ = split_differentiable(params)
         leaves = jax.tree_util.tree_leaves(moving)
         if not leaves:
@@ -154,7 +154,11 @@ def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KIN
     if shape == () and dtype is not None and dtype.kind in kinds:
         return value
     given = (
-        with_article(value) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+        class_with_article(value)
+        if shape is None
+        else f"{dtype}[{', '.join(map(str, shape))}]"
+        if shape
+        else f"one {dtype}"
     )
     way = "reduce an array with `mean` or `sum`" if shape else "only a float has a derivative" if dtype else ""
     raise make_error("DL1207", f"{what} is {given}, but it must be one real number", help=way)
@@ -210,7 +214,7 @@ def fit(
 def check_kind(value: object, kind: type, what: str, way: str) -> None:
     """Errors: DL1207 for a value of another kind."""
     if not isinstance(value, kind):
-        raise make_error("DL1207", f"{with_article(value)} is not a {what}", help=way)
+        raise make_error("DL1207", f"{class_with_article(value)} is not a {what}", help=way)
 
 
 @contextmanager

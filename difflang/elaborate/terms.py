@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
+from difflang.base.wording import with_article
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.symbolic_dims import Dim
@@ -293,13 +294,11 @@ def leaves(term: Term) -> list[Value]:
 
 def history_escape_error(past: HistoryTerm) -> DifflangError:
     """The report of a history used as an ordinary value."""
+    kind = with_article(str(HistoryType(past.type)))
     return make_error(
         "DL0508",
         "only loops of the same function can read a history",
-        (
-            past.steps.span,
-            f"the number of steps is known only at run time, so this loop yields a {HistoryType(past.type)}",
-        ),
+        (past.steps.span, f"the number of steps is known only at run time, so this loop yields {kind}"),
         help=(
             "read it there with `for v in h` or `for v in reverse(h)`; or store the values in an array of a known size"
         ),

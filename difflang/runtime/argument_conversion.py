@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
+from difflang.base.wording import with_article
 from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type, numpy_dtype
 
 Array = Any
@@ -64,7 +65,7 @@ def check_argument(given: Any, type: Tensor, name: str) -> Array:
         raise DifflangError(
             Diagnostic(
                 "DL1206",
-                f"`{name}` is a {type}, but a Python {given.__class__.__name__} was given",
+                f"{declared(name, type)}, but a Python {given.__class__.__name__} was given",
                 helps=(f"write `np.array({name}, dtype={numpy_name(type.dtype)})`",),
             )
         )
@@ -74,6 +75,10 @@ def check_argument(given: Any, type: Tensor, name: str) -> Array:
     if array.shape != type.shape:
         raise shape_error(array.shape, type, name)
     return to_declared_dtype(array, type, name)
+
+
+def declared(name: str, type: Tensor) -> str:
+    return f"`{name}` is {with_article(str(type))}"
 
 
 def is_python_number(given: Any) -> bool:
@@ -94,7 +99,7 @@ def refuse_masked(given: Any, name: str) -> None:
 def from_foreign_array(given: Any, type: Tensor, name: str) -> Array:
     """An array of another library, through its `__array__` method."""
     if not hasattr(given, "__array__"):
-        message = f"`{name}` is a {type}, but a {given.__class__.__name__} was given"
+        message = f"{declared(name, type)}, but {with_article(given.__class__.__name__)} was given"
         raise DifflangError(Diagnostic("DL1206", message))
     return check_argument(np.asarray(given), type, name)
 
@@ -193,7 +198,7 @@ def numpy_name(dtype: DType) -> str:
 
 def dtype_error(array: Array, type: Tensor, name: str) -> DifflangError:
     found = DTYPE_BY_NUMPY.get(array.dtype)
-    message = f"`{name}` is a {type}, but an array of {found or array.dtype} was given"
+    message = f"{declared(name, type)}, but an array of {found or array.dtype} was given"
     return DifflangError(Diagnostic("DL1201", message, helps=(dtype_conversion_hint(array, found, type.dtype, name),)))
 
 
@@ -205,19 +210,17 @@ def dtype_conversion_hint(array: Array, found: DType | None, wanted: DType, name
     dtype = numpy_dtype(wanted)
     if not isinstance(array, jax.Array) or jax.dtypes.canonicalize_dtype(dtype) == dtype:
         return f"write `{name}.astype({to})`"
+    unable = f"with its current settings, JAX cannot create {with_article(str(wanted))}"
     if not isinstance(array, jax.core.Tracer):
-        return f"write `np.asarray({name}, {to})`: with its current settings, JAX itself cannot create a {wanted}"
-    return (
-        f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: with its current settings, "
-        f"JAX cannot create a {wanted}"
-    )
+        return f"write `np.asarray({name}, {to})`: {unable}"
+    return f"write `with jax.enable_x64(True):` around the call, or declare `{name}` {found}: {unable}"
 
 
 def shape_error(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
     what = "a number" if not given else f"an array of shape [{', '.join(map(str, given))}]"
     if len(given) != type.rank:
-        message = f"`{name}` is a {type}, of rank {type.rank}, but {what} was given"
+        message = f"{declared(name, type)}, of rank {type.rank}, but {what} was given"
     else:
         axis = next(i for i, (a, b) in enumerate(zip(given, type.shape, strict=True)) if a != b)
-        message = f"`{name}` is a {type}, but {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
+        message = f"{declared(name, type)}, but {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
     return DifflangError(Diagnostic("DL1202", message))

@@ -105,7 +105,7 @@ def find_function(module: ModuleScope, name: str) -> tree.Fn:
 def missing_parameter_error(decl: tree.Fn, param: tree.Param) -> DifflangError:
     ways = f"`--set {param.name}=1.0`, or `--arg {param.name}=@data.npz`"
     return make_error(
-        "DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"add {ways}"
+        "DL1207", f"`{decl.name}` is missing `{param.name}`", (param.span, "declared here"), help=f"add {ways}"
     )
 
 

@@ -85,7 +85,6 @@ def default_dtype(dtype: DType) -> DType:
 
 
 def dtype_text(dtype: DType) -> str:
+    """The name of an element type for a message; that of a variable is its default."""
     dtype = prune_dtype(dtype)
-    if not isinstance(dtype, DTypeVar):
-        return dtype.name
-    return "number" if I32 in dtype.candidates else "complex" if dtype.is_complex else "float"
+    return dtype.default.name if isinstance(dtype, DTypeVar) else dtype.name

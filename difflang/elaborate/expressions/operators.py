@@ -404,13 +404,15 @@ def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, S
 
 def inner_size_error(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
     size, other = x.tensor.shape[-1], y.tensor.shape[inner]
-    taken = {str(d) for d in (*x.tensor.shape, *y.tensor.shape)}
-    k = next(letter for letter in "kpqrstuvw" if letter not in taken)
+    first = "only" if x.tensor.rank == 1 else "last"
+    second = {1: "only", 2: "first"}.get(y.tensor.rank, "second-last")
     labels = [
-        (spans[1], f"{k} is {other} here: {quote_or_this(spans[1])} is {show_type(y.tensor)}"),
-        (spans[0], f"{k} is {size} here: {quote_or_this(spans[0])} is {show_type(x.tensor)}"),
+        (spans[1], f"{quote_or_this(spans[1])} is {show_type(y.tensor)}: its {second} axis is {other}"),
+        (spans[0], f"{quote_or_this(spans[0])} is {show_type(x.tensor)}: its {first} axis is {size}"),
     ]
-    way = f"`@` takes f[*b, n, {k}] and f[*b, {k}, m]"
+    way = f"the {first} axis of the left side must equal the {second} axis of the right side"
     if y.tensor.rank == 2 and size == y.tensor.shape[1]:
         way += f"; `{quote_source(spans[0])} @ transpose({quote_source(spans[1], 'y')})` fits"
-    return make_error("DL0312", f"the two sizes named `{k}` differ", *labels, *declaration_labels([x, y]), help=way)
+    return make_error(
+        "DL0312", f"`@` joins sizes {size} and {other}, which differ", *labels, *declaration_labels([x, y]), help=way
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import with_article
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.expressions.number_promotion import promote_for_leaf
@@ -106,10 +107,6 @@ def undefined_operation(cx: ElabContext, name: str, span: Span, whole: RecordTer
         field = f"`a.{names[0]} {surface_name(name)} b.{names[0]}`" if names else "its fields"
         way = "test it with `match`" if isinstance(whole, VariantTerm) else f"compare its contents: {field}"
     return cx.error("DL0314", f"`{surface_name(name)}` is not defined for the {kind} {whole.type}", span, "", way)
-
-
-def with_article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def is_tangent_update(value: Term, change: Term) -> bool:

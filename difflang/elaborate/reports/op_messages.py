@@ -30,9 +30,9 @@ SURFACE_NAMES = {
     **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
 }
 
-SQUARE_HELP = "it takes a square matrix, [n, n], or a stack of these; for other matrices use `qr` or `svd`"
+SQUARE_HELP = "it takes a square matrix or a stack of these; for other matrices use `qr` or `svd`"
 SOLVE_HELP = (
-    "`a` is [n, n] and `b` is [n] or [n, m], with one row for each row of `a`; if there are more "
+    "the first argument is a square matrix, the second a vector or a matrix with as many rows; if there are more "
     "equations than unknowns, use `qr`"
 )
 KERNEL_HELP = "a kernel is [spatial axes, channels in, channels out]; `groups` divides the number of channels in"
@@ -71,7 +71,7 @@ def refusal_help(name: str, refused: str, span: Span, float: DType) -> str:
     text = quote_source(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
-    if refused.endswith(("not c64", "not c128", "not complex")):
+    if refused.endswith(("not c64", "not c128")):
         return REAL_PART_HELP.format(text)
     if "takes a complex number" in refused:
         wide = "f64" in refused.split("not ")[-1] or float.name == "f64"

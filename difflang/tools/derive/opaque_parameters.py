@@ -9,6 +9,7 @@ from math import prod
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.wording import with_article
 from difflang.driver.elaborate_call import CallArgument
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
@@ -118,7 +119,7 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:
     """Errors: DL0802 for a sum type, or a type that contains one."""
     if isinstance(type, (SumType, VariantType)):
-        message = f"`{decl.name}` takes or returns a {show_type(type)}, whose tangents cannot be written"
+        message = f"`{decl.name}` takes or returns {with_article(show_type(type))}, whose tangents cannot be written"
         raise make_error(
             "DL0802", message, (decl.name_span, ""), help="derive a function of the contents of its variants"
         )

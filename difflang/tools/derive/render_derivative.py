@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
+from difflang.base.wording import with_article
 from difflang.driver.check_and_run import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
@@ -269,7 +270,7 @@ def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOr
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
-    raise CannotUnparse(f"a tangent of a {type.decl.name} that is not an argument")
+    raise CannotUnparse(f"a tangent of {with_article(type.decl.name)} that is not an argument")
 
 
 def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:

@@ -248,12 +248,12 @@ def test_without_the_text_the_place_is_still_told(tmp_path: Path) -> None:
     [
         ((LAYER, X), "`loss` is missing `y`"),
         ((LAYER, X, Y, Y), "takes 3 arguments, not 4"),
-        ((LAYER, X[:2], Y), "`x` is a f32[3, 2]"),
+        ((LAYER, X[:2], Y), "`x` is an f32[3, 2]"),
         ((LAYER, X.astype(np.float64), Y), "write `x.astype(np.float32)`"),
         (({"w": LAYER.w}, X, Y), "is missing the field `b`"),
         (({"w": LAYER.w, "b": 0.0, "c": 0}, X, Y), "has no field `c`"),
         ((3.0, X, Y), "`m` is Layer, but a float was given"),
-        ((LAYER, "x", Y), "`x` is a f32[3, 2]"),
+        ((LAYER, "x", Y), "`x` is an f32[3, 2]"),
     ],
     ids=str,
 )

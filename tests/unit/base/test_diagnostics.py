@@ -25,17 +25,17 @@ MLP = Source("examples/mlp.dfl", "\n" * 6 + "  let h = w @ x\n")
 
 def test_the_layout() -> None:
     labels = (label(MLP, "x", "k is 3 here: x is f32[3, 8]"), label(MLP, "w", "k is 4 here: w is f32[16, 4]"))
-    helps = ("`@` takes f[*b, n, k] and f[*b, k, m]",)
-    report = Diagnostic("DL0312", "the two sizes named `k` differ", labels, helps)
+    helps = ("the last axis of the left side must equal the first axis of the right side",)
+    report = Diagnostic("DL0312", "`@` joins sizes 4 and 3, which differ", labels, helps)
     assert render([report]) == (
-        "error[DL0312]: the two sizes named `k` differ\n"
+        "error[DL0312]: `@` joins sizes 4 and 3, which differ\n"
         "  --> examples/mlp.dfl:7:15\n"
         "   |\n"
         " 7 |   let h = w @ x\n"
         "   |           -   ^ k is 3 here: x is f32[3, 8]\n"
         "   |           |\n"
         "   |           k is 4 here: w is f32[16, 4]\n"
-        "   = help: `@` takes f[*b, n, k] and f[*b, k, m]\n"
+        "   = help: the last axis of the left side must equal the first axis of the right side\n"
         "   = more: difflang explain DL0312"
     )
 

@@ -98,7 +98,7 @@ def test_what_does_not_fit(file: Path, data: Path) -> None:
         ("halves", [f"t=@{d}/semi.csv"], 1, "DL0703", "semicolons"),
         ("loss", [f"x=@{d}/all.npz:three", net], 1, "DL0705", "f32[3]"),
         ("loss", [f"x=@{d}/all.npz:v", net], 1, "DL0704", "f64[2]"),
-        ("loss", [net], 2, "DL1207", "needs `x`"),
+        ("loss", [net], 2, "DL1207", "is missing `x`"),
         ("lss", [net], 2, "DL0201", "did you mean `loss`?"),
         ("norm", [f"w=@{d}/v.npy"], 2, "DL1207", "no parameter `w`"),
     ]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from difflang.base.diagnostics import DifflangError
+from difflang.base.wording import with_article
 from difflang.ir.tensor_types import BF16, BOOL, C64, DTYPES, F16, F32, F64, I8, I32, U8, DType, Tensor
 from difflang.runtime.argument_conversion import argument_converter
 
@@ -98,7 +99,7 @@ def test_a_jax_array_stays_where_it_is() -> None:
 def test_arrays_of_another_type_are_refused_with_the_line_to_write(array: Any, dtype: DType, write: str) -> None:
     code, message, help = refused(array, dtype, 3)
     assert code == "DL1201"
-    assert message.startswith(f"`x` is a {dtype}[3], but an array of ")
+    assert message.startswith(f"`x` is {with_article(str(dtype))}[3], but an array of ")
     assert write in help
 
 
@@ -141,10 +142,10 @@ def test_numbers_that_do_not_fit_are_refused_with_a_way_out(
 
 def test_shapes_name_rank_or_axis() -> None:
     assert refused(np.zeros((2, 3)), F64, 2, 4)[1] == (
-        "`x` is a f64[2, 4], but an array of shape [2, 3] was given: axis 1 is 3, not 4"
+        "`x` is an f64[2, 4], but an array of shape [2, 3] was given: axis 1 is 3, not 4"
     )
-    assert refused(np.zeros(3), F64, 1, 3)[1] == "`x` is a f64[1, 3], of rank 2, but an array of shape [3] was given"
-    assert refused(1.5, F64, 3)[1] == "`x` is a f64[3], of rank 1, but a number was given"
+    assert refused(np.zeros(3), F64, 1, 3)[1] == "`x` is an f64[1, 3], of rank 2, but an array of shape [3] was given"
+    assert refused(1.5, F64, 3)[1] == "`x` is an f64[3], of rank 1, but a number was given"
     assert refused(np.zeros(1), F64)[0] == "DL1202"
 
 

@@ -121,5 +121,5 @@ def test_it_is_compiled_once_for_many_threads(monkeypatch: pytest.MonkeyPatch) -
 def test_names_of_params_are_in_messages() -> None:
     builder = Builder()
     x = builder.param(Tensor(F32), "m.w")
-    with pytest.raises(DifflangError, match=r"`m\.w` is a f32\[\]"):
+    with pytest.raises(DifflangError, match=r"`m\.w` is an f32\[\]"):
         compile_graph(builder.finish([OPS["sin"].one(x)]))(np.float64(1.0))
