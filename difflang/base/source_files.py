@@ -6,11 +6,18 @@ import errno
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.process_termination import FILE_START_LOCK, PARTIAL_FILES
 from difflang.base.source import Source
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 MAX_SOURCE_BYTES = 64 * 2**20
 
@@ -80,26 +87,90 @@ def resolve_links(path: Path) -> Path:
     return found
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Write a whole file beside the old one, then rename it into place with the old permissions.
 
+    `durable`: the file and its name are on the disk before this returns. `mode`: the permissions of a new file, less
+    the umask.
     Errors: OSError if that fails; an old file is then unchanged, and no new one exists.
     """
     # Replace the file that a link leads to, not the link.
     path = resolve_links(path)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    remove_abandoned_files(path.parent)
+    beside, begun = begin_partial_file(path.parent, mode)
     try:
-        with FILE_START_LOCK:
-            PARTIAL_FILES.add(str(beside))
-            begun = beside.open("xb")
         with begun as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        # Keep the old file's permissions; a temporary file has its own.
-        if path.exists():
-            shutil.copymode(path, beside)
-        beside.replace(path)
+            if durable:
+                os.fsync(file.fileno())
+            # Keep the old file's permissions; a temporary file has its own.
+            if path.exists():
+                shutil.copymode(path, beside)
+            if fcntl is None:
+                file.close()  # Windows renames no open file; elsewhere it stays locked until it has its name
+            beside.replace(path)
+        if durable:
+            sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
         PARTIAL_FILES.discard(str(beside))
+
+
+# ---- Files being written. Their names do not grow with the name of the file that they become, which may be the longest
+# that the system allows. Each is locked by its process as long as that lives.
+
+
+PARTIAL_FILE_PATTERN = ".difflang-*.tmp"
+SWEPT_FOLDERS: set[Path] = set()
+
+
+def begin_partial_file(folder: Path, mode: int) -> tuple[Path, IO[bytes]]:
+    """A new file to be renamed when it is complete; it is removed if the process ends before that."""
+    while True:
+        beside = folder / PARTIAL_FILE_PATTERN.replace("*", secrets.token_hex(8))
+        with FILE_START_LOCK:
+            file = os.fdopen(
+                os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), "wb"
+            )
+            PARTIAL_FILES.add(str(beside))
+        lock_file(file)
+        # Another process may have taken it for an abandoned one before it was locked.
+        if beside.exists():
+            return beside, file
+        file.close()
+
+
+def remove_abandoned_files(folder: Path) -> None:
+    """Remove what killed processes left half written, once in each folder, so that many saves cost linear time."""
+    if folder in SWEPT_FOLDERS:
+        return
+    SWEPT_FOLDERS.add(folder)
+    for path in folder.glob(PARTIAL_FILE_PATTERN):
+        with suppress(OSError), path.open("r+b") as file:
+            if lock_file(file):
+                path.unlink()
+
+
+def lock_file(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed, also by the death of this process; False if another has it or no lock exists."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk. Some file systems, and Windows, have no such operation."""
+    with suppress(PermissionError):  # the folder may be written but not read; Windows opens no folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(handle)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+from difflang.base.source_files import write_atomically
 from difflang.tools.testing.suite import Outcome
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,23 +16,7 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Write the file atomically. Errors: OSError."""
     data = Xml.tostring(junit_xml(outcomes), encoding="utf-8", xml_declaration=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        # A temporary file is private; give it the permissions of an ordinary new file.
-        os.chmod(name, 0o666 & ~current_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def current_umask() -> int:
-    """The permissions that this process withholds from new files."""
-    found = os.umask(0)
-    os.umask(found)
-    return found
+    write_atomically(path, data)
 
 
 def junit_xml(outcomes: Sequence[Outcome]) -> Xml.Element:
