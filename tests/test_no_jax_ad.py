@@ -41,8 +41,11 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 
 def is_forbidden(name: str) -> bool:
-    """Whether a full dotted name is, or lies in, JAX's differentiation or its private half."""
-    if name.partition(".")[0] != "jax":
+    """Whether a full dotted name is, or lies in, JAX's differentiation or its private half.
+
+    The store of compiled programs is private as well, and differentiates nothing.
+    """
+    if name.partition(".")[0] != "jax" or name.startswith("jax._src.compilation_cache"):
         return False
     parts = name.split(".")
     inside = any(name == module or name.startswith(module + ".") for module in MODULES)

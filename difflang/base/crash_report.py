@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
-from difflang.base.package_data import cache_folder
+from difflang.base.private_cache import private_subfolder
 
 REPORTED_PACKAGES = ("difflang", "jax", "jaxlib", "numpy", "lark")
 
@@ -40,13 +42,15 @@ def crash_report_text(error: BaseException) -> str:
 
 
 def write_report(text: str) -> Path | None:
-    """Write the report to the user's cache folder, else to the system's temporary folder; None if neither works."""
-    name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
-    for folder in (cache_folder() / "crashes", Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        except OSError:
-            continue
-        return folder / name
+    """Write the report to the user's cache folder, else to the system's temporary folder; None if neither works.
+
+    Others can write to the temporary folder, so the file is always a new one of a name that nobody can foresee.
+    """
+    for folder in (lambda: private_subfolder("crashes"), lambda: Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            prefix = time.strftime("difflang-crash-%Y%m%d-%H%M%S-")
+            handle, name = tempfile.mkstemp(suffix=".txt", prefix=prefix, dir=folder())
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return Path(name)
     return None

@@ -10,10 +10,10 @@ import os
 import platform
 import sys
 import time
-import warnings
+from contextlib import suppress
 from pathlib import Path
 
-from difflang.base.package_data import cache_folder
+from difflang.base.private_cache import private_subfolder
 
 # XLA's default is 1,024 bytes. Beyond it each operation of a step is a call that takes as long as a thousand additions,
 # and the gradient of a few numbers takes thirty times as long as their value.
@@ -34,6 +34,7 @@ def set_xla_flags() -> None:
 CACHE_DIR_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 MAX_CACHE_AGE = 30 * 86_400.0  # seconds after which a cached program is removed
 MAX_CACHE_BYTES = 1 << 30  # total size of the cached programs
+ENABLED_FOLDERS: list[Path] = []  # the folder of the cache, if there is to be one
 
 
 def enable_compile_cache() -> None:
@@ -41,21 +42,16 @@ def enable_compile_cache() -> None:
 
     JAX keys a program by its text after all our passes, its options, the versions and the device, so a change of ours
     never hits a stale entry. The key lacks the CPU's instruction set, and a home may be shared, so each kind of CPU has
-    a folder of its own. If the folder cannot be written, everything is compiled without a cache.
+    a folder of its own. If the folder cannot be used, everything is compiled without a cache. `runtime` gives
+    the folder to JAX.
     """
     if "jax" in sys.modules or CACHE_DIR_VARIABLE in os.environ:
         return
-    cache = cache_folder() / f"xla-{cpu_fingerprint()}"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        evict_old_programs(cache)
-    except OSError:
-        return
-    if os.access(cache, os.W_OK):
-        os.environ[CACHE_DIR_VARIABLE] = str(cache)
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        # An entry that another process is still writing, or left half written, counts as missing.
-        warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    with suppress(OSError):
+        folder = private_subfolder(f"xla-{cpu_fingerprint()}")
+        evict_old_programs(folder)
+        if os.access(folder, os.W_OK):
+            ENABLED_FOLDERS.append(folder)
 
 
 def cpu_fingerprint() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import traceback
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import click
 from difflang.base.crash_report import report_crash
 from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
+from difflang.base.private_cache import CacheWarning, unsafe_folder_text
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
 from difflang.base.xla_setup import set_xla_flags
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
@@ -101,6 +103,9 @@ def main() -> None:
     `difflang new NAME` starts a project, `difflang repl` a session; `difflang explain CODE` explains an error.
     """
     set_xla_flags()
+    warnings.simplefilter("ignore", CacheWarning)
+    if warning := unsafe_folder_text():
+        click.echo(f"warning: {warning}", err=True)
 
 
 @main.command(cls=ProgramCommand)

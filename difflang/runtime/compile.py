@@ -22,6 +22,9 @@ from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.control.extern_call import ExternFunction, extern
 from difflang.runtime.argument_conversion import argument_converter, concrete_array_class
+from difflang.runtime.program_cache import install_program_cache
+
+install_program_cache()
 
 Array = Any
 Tracer = jax.core.Tracer

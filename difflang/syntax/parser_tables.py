@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sys
-import tempfile
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -19,9 +18,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from difflang.base import package_data
+from difflang.base import package_data, private_cache
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 START_RULES = ("start", "expr")
 END_OF_TEXT = "$END"
 ACCEPT = 1 << 30
@@ -72,12 +71,11 @@ class ParserTables(Struct, frozen=True):
 def load_tables() -> ParserTables:
     """The tables of the language, from the cache if possible."""
     grammar = package_data.grammar_text()
-    path = package_data.cache_folder() / f"grammar-{_cache_key(grammar)}.json"
-    kept = read_cached(path)
-    if kept is not None:
+    key = _cache_key(grammar)
+    if (kept := read_cached(key)) is not None:
         return kept
     data = build_tables(grammar)
-    write_cached(path, data)
+    write_cached(key, data)
     return decode_tables(data)
 
 
@@ -102,36 +100,27 @@ def lark_version() -> str:
 # ---- The cache
 
 
-def read_cached(path: Path) -> ParserTables | None:
+def read_cached(key: str) -> ParserTables | None:
     """The tables that `write_cached` stored; None for any damage, since they can be generated again."""
     try:
-        data = json.loads(path.read_bytes())
-        if data["checksum"] != _checksum(data["tables"]):
-            return None
-        return decode_tables(data["tables"])
+        data = private_cache.read_entry(private_cache.private_subfolder() / _entry_name(key), key)
+        return None if data is None else decode_tables(json.loads(data))
+    except private_cache.UnsafeFolderError:
+        warnings.warn(private_cache.unsafe_folder_text(), private_cache.CacheWarning, stacklevel=2)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        return None
+        pass
+    return None
 
 
-def write_cached(path: Path, data: dict[str, Any]) -> None:
-    """Cache the tables atomically. If the folder cannot be written, the next start only takes longer."""
-    text = json.dumps({"checksum": _checksum(data), "tables": data}, separators=(",", ":"))
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Readable by its owner only.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            if temporary:
-                os.unlink(temporary)
+def write_cached(key: str, data: dict[str, Any]) -> None:
+    """Cache the tables. If the folder cannot be used, the next start only takes longer."""
+    with contextlib.suppress(OSError):
+        place = private_cache.private_subfolder() / _entry_name(key)
+        private_cache.write_entry(place, key, json.dumps(data, separators=(",", ":")).encode())
 
 
-def _checksum(data: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _entry_name(key: str) -> str:
+    return f"grammar-{key}.json"
 
 
 def decode_tables(data: dict[str, Any]) -> ParserTables:

@@ -14,6 +14,7 @@ import click
 
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.package_data import cache_folder, data_folder, error_page, state_folder
+from difflang.base.private_cache import UnsafeFolderError, require_private
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "lark", "prompt_toolkit")
 
@@ -63,16 +64,20 @@ def folder_rows() -> Iterator[Row]:
         yield "stdlib", str(data_folder("stdlib")), True
     except OSError as error:
         yield "files", f"the installation is broken: {error}", False
-    yield "cache", describe_folder(cache_folder()), True
-    yield "history", describe_folder(state_folder()), True
+    yield "cache", *describe_folder(cache_folder())
+    yield "history", *describe_folder(state_folder())
 
 
-def describe_folder(path: Path) -> str:
-    """A user folder: its size, and whether it is writable."""
+def describe_folder(path: Path) -> tuple[str, bool]:
+    """A user folder: its size and whether it is writable; and whether it is not one that others can write to."""
     if not path.is_dir():
-        return f"{path}, which does not exist yet"
+        return f"{path}, which does not exist yet", True
+    try:
+        require_private(path)
+    except UnsafeFolderError as error:
+        return f"{path}, which is not used: {error}", False
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return f"{path}, {format_bytes(size)}" + ("" if os.access(path, os.W_OK) else ", which is not writable")
+    return f"{path}, {format_bytes(size)}" + ("" if os.access(path, os.W_OK) else ", which is not writable"), True
 
 
 def extra_rows() -> Iterator[Row]:

@@ -20,6 +20,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 
 from difflang.base.package_data import state_folder
+from difflang.base.private_cache import private_folder
 from difflang.base.source import Source
 from difflang.cli.repl.session import ReplSession
 from difflang.syntax.lexer import tokenize
@@ -100,10 +101,9 @@ def prompt_session(repl: ReplSession, input: Input | None = None, output: Output
 
 def open_history() -> History:
     """The history of earlier sessions; of this session only if no file can be written."""
-    path = state_folder() / "history"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Inputs may contain secrets: readable by their owner only.
+        path = private_folder(state_folder()) / "history"
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()

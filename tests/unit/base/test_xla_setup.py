@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from difflang.base import xla_setup
 from difflang.base.xla_setup import (
     CACHE_DIR_VARIABLE,
     MAX_CACHE_AGE,
     MAX_CACHE_BYTES,
     SMALL_LOOP_FLAG,
+    cpu_fingerprint,
     enable_compile_cache,
     evict_old_programs,
     set_xla_flags,
@@ -87,13 +89,59 @@ def test_what_is_compiled_is_kept_and_a_damaged_file_is_not_there(tmp_path: Path
     assert counted(tmp_path) == (value, 0)
 
 
+SWAPPED = """
+import sys
+from difflang.base.xla_setup import enable_compile_cache
+enable_compile_cache()
+import difflang
+print(difflang.loads(f"fn f(x: f64) -> f64 = {sys.argv[1]}(x) * x", name="f").f(1.0))
+"""
+
+
+def test_a_program_under_the_name_of_another_is_compiled_again(tmp_path: Path) -> None:
+    def value_of(function: str) -> str:
+        command, env = [sys.executable, "-c", SWAPPED, function], {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
+
+    right = value_of("sin")
+    (first,) = tmp_path.rglob("*-cache")
+    value_of("cos")
+    (second,) = {*tmp_path.rglob("*-cache")} - {first}
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    assert value_of("sin") == right
+    # The right program has replaced the wrong one, which would be refused at every start.
+    assert len(first.read_bytes()) == len(kept)
+    assert first.read_bytes() != second.read_bytes()
+
+
+@pytest.mark.parametrize("place", ["difflang", f"difflang/xla-{cpu_fingerprint()}"])
+@pytest.mark.skipif(os.name == "nt", reason="a user's folders are private on Windows")
+def test_a_folder_that_others_can_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(CACHE_DIR_VARIABLE, raising=False)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.setattr(xla_setup, "ENABLED_FOLDERS", [])
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place).chmod(0o777)
+    enable_compile_cache()
+    assert not xla_setup.ENABLED_FOLDERS
+    (tmp_path / place).chmod(0o755)
+    enable_compile_cache()
+    assert xla_setup.ENABLED_FOLDERS
+    assert {f.stat().st_mode & 0o777 for f in tmp_path.rglob("*") if f.is_dir()} == {0o700}
+
+
 def test_a_folder_that_cannot_be_made_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.delenv(CACHE_DIR_VARIABLE, raising=False)
     monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.setattr(xla_setup, "ENABLED_FOLDERS", [])
     enable_compile_cache()
-    assert CACHE_DIR_VARIABLE not in os.environ
+    assert not xla_setup.ENABLED_FOLDERS
 
 
 def test_a_folder_that_the_user_chose_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

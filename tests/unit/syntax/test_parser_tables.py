@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from difflang.base import package_data
+from difflang.base.private_cache import CacheWarning
 from difflang.syntax import parser_tables
 
 
@@ -65,11 +66,36 @@ def test_a_damaged_cache_is_made_again(folder: Path, damage: bytes) -> None:
 def test_a_changed_number_is_noticed(folder: Path) -> None:
     made = fresh()
     path = kept(folder)
-    data = json.loads(path.read_text())
-    row = data["tables"]["rows"][0]
+    seal, _, text = path.read_text().partition("\n")
+    data = json.loads(text)
+    row = data["rows"][0]
     row[next(iter(row))] += 1
-    path.write_text(json.dumps(data))
+    path.write_text(f"{seal}\n{json.dumps(data)}")
     assert fresh().rows == made.rows
+
+
+def test_tables_under_the_name_of_another_grammar_are_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fresh()
+    first = kept(folder)
+    text = package_data.grammar_text().replace('"while"', '"whilst"')
+    with monkeypatch.context() as patch:
+        patch.setattr(package_data, "grammar_text", lambda: text)
+        other = fresh()
+    assert other.lexis != made.lexis
+    (second,) = {*folder.iterdir()} - {first}
+    second.replace(first)
+    assert fresh().lexis == made.lexis
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a user's folders are private on Windows")
+def test_tables_in_a_folder_that_others_can_write_to_are_not_used(folder: Path) -> None:
+    made = fresh()
+    folder.chmod(0o777)
+    before = kept(folder).read_bytes()
+    kept(folder).write_bytes(b"theirs")
+    with pytest.warns(CacheWarning, match="other users can write to"):
+        assert fresh().rows == made.rows
+    assert kept(folder).read_bytes() == b"theirs" != before
 
 
 def test_another_grammar_has_its_own_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
