@@ -115,7 +115,7 @@ def test_a_template_is_read_back() -> None:
     """From the text of a graph and from JSON, quotes and all."""
     source = (
         "graph @f(%w: bool[], %t: i32[], %x: f32[], %y: f64[2]) {\n"
-        '  say %w, %t, %x, %y {site = 0, text = ("a \\"b\\"\\n\\u00e9 ", ("among", (0, 2), (("C(", ("number", ".2f"), ")"), ("E",))), '
+        '  print %w, %t, %x, %y {site = 0, text = ("a \\"b\\"\\n\\u00e9 ", ("among", (0, 2), (("C(", ("number", ".2f"), ")"), ("E",))), '
         '" ", ("text", ("<", ("number", ""), ">"), ">14"))}\n  yield\n}\n'
     )
     graph = graph_from_text(source)
@@ -130,7 +130,7 @@ def test_a_template_is_read_back() -> None:
 
 
 def test_a_text_takes_as_many_values_as_it_has_places() -> None:
-    source = 'graph @f(%w: bool[], %x: f32[]) {\n  say %w, %x {site = 0, text = ("a",)}\n  yield\n}\n'
+    source = 'graph @f(%w: bool[], %x: f32[]) {\n  print %w, %x {site = 0, text = ("a",)}\n  yield\n}\n'
     with pytest.raises(DifflangError, match="takes 0 values, not 1"):
         graph_from_text(source)
     assert (
@@ -156,7 +156,7 @@ def test_what_is_declared_is_as_good_as_known_while_a_definition_is_checked() ->
 def test_lowering_alone_says_nothing() -> None:
     import jax
 
-    source = 'graph @f(%w: bool[], %x: f32[]) {\n  say %w, %x {site = 0, text = (("number", ""),)}\n  yield %x\n}\n'
+    source = 'graph @f(%w: bool[], %x: f32[]) {\n  print %w, %x {site = 0, text = (("number", ""),)}\n  yield %x\n}\n'
     graph = graph_from_text(source)
     (found,) = jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(np.bool_(True), np.float32(1.0))
     assert float(found) == 1.0
