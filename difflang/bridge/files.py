@@ -18,6 +18,8 @@ from difflang.base.source import NO_SPAN
 from difflang.base.source_files import read_error, write_atomically, write_error
 from difflang.bridge.nested import named_leaves
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, FORMAT_WRITERS, StoredArrays
+from difflang.host.data.array_headers import abstract_array
+from difflang.host.data.numpy_files import ArrayInFile
 from difflang.runtime import pytrees
 from difflang.runtime.argument_conversion import is_python_number
 from difflang.types.type_errors import make_error
@@ -101,6 +103,11 @@ def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
     if name not in stored:
         raise read_error(file, f"it has no `{name}`", f"it has {', '.join(stored) or 'nothing'}")
     found = stored[name]
+    if isinstance(found, ArrayInFile):
+        # Only what has the expected shape is read.
+        expected = like if isinstance(like, str) else np.asarray(pytrees.key_data(like))
+        fits = found.is_text if isinstance(expected, str) else (found.shape == expected.shape)
+        found = found.read() if fits else abstract_array(found.dtype, found.shape)
     if isinstance(found, str) or isinstance(like, str):
         if type(found) is not type(like):
             raise read_error(file, f"expected {describe_leaf(like)} for `{name}`, found {describe_leaf(found)}")

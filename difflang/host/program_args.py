@@ -10,6 +10,7 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.error_codes import nearest_word
 from difflang.host.builtins import BuiltinCall, host_builtin
+from difflang.host.data.decimal_numbers import nearest_floats
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.types.language_types import LangType, TextType, show_type
@@ -84,6 +85,8 @@ def parse_argument(argument: ProgramArgument, text: str) -> HostValue:
 
 def parse_number(dtype: DType, text: str) -> Any:
     """Errors: ValueError, OverflowError."""
+    if not text.isascii():  # digits of other scripts
+        invalid_number(text)
     if dtype.kind == "bool":
         return np.bool_({"true": True, "false": False}[text] if text in ("true", "false") else invalid_number(text))
     target = numpy_dtype(dtype)
@@ -92,9 +95,7 @@ def parse_number(dtype: DType, text: str) -> Any:
         number = int(text)
         return target.type(number) if info.min <= number <= info.max else invalid_number(text)
     # A finite text that overflows the type is an error; `inf` and `nan` are meant.
-    number = float(text)
-    with np.errstate(over="ignore"):
-        found = target.type(number)
+    found = nearest_floats([text], np.array([float(text)]), target)[0]
     return found if np.isfinite(found) or text.strip("+- ").isalpha() else invalid_number(text)
 
 

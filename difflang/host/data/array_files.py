@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 
 from difflang.base.source import Span
 from difflang.host.data.csv_tables import csv_text
+from difflang.host.data.numpy_files import NpzArchive, read_npy
 from difflang.host.optional_packages import import_optional
 from difflang.types.type_errors import make_error
 
-# By path such as `layers.0.w`, a NumPy array or a str; the path of a single value is "".
+# By path such as `layers.0.w`, a NumPy array, an array that is not read yet or a str; the path of a single value is "".
 StoredArrays = Mapping[str, Any]
 
 FORMAT_OF_SUFFIX = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
@@ -27,49 +28,6 @@ UNNAMED = "value"  # the name of a single value in an archive
 # mark their paths there.
 COMPLEX_PREFIX = "complex:"
 TEXT_PREFIX = "text:"
-
-
-def load_numpy(path: Path) -> Any:
-    """Load with NumPy, after checking the magic bytes: NumPy takes any other bytes for a pickle."""
-    with path.open("rb") as file:
-        if not file.read(6).startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
-            raise ValueError("it is not a NumPy file")
-    return np.load(path, allow_pickle=False)
-
-
-def read_npy(path: Path, _: Span) -> StoredArrays:
-    found = load_numpy(path)
-    if not isinstance(found, np.ndarray):
-        raise ValueError("it holds several arrays: read it with `read_npz`")
-    return {"": native_byte_order(found)}
-
-
-class NpzArchive(Mapping[str, Any]):
-    """The arrays and texts of an npz file, each read on access."""
-
-    def __init__(self, path: Path, _: Span) -> None:
-        self.file: Any = load_numpy(path)
-        if isinstance(self.file, np.ndarray):
-            raise ValueError("it holds a single array: read it with `read_npy`")
-
-    def __getitem__(self, name: str) -> Any:
-        found = self.file[name]
-        if not isinstance(found, np.ndarray):
-            raise ValueError(f"`{name}` is not an array")
-        return str(found[()]) if found.dtype.kind == "U" and not found.shape else native_byte_order(found)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.file.files)
-
-    def __len__(self) -> int:
-        return len(self.file.files)
-
-
-def native_byte_order(array: np.ndarray) -> np.ndarray:
-    """The array in this machine's byte order. NumPy stores bf16 as unnamed two-byte items."""
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
-        return array.view("bfloat16")
-    return array.astype(array.dtype.newbyteorder("="))
 
 
 def npz_bytes(stored: StoredArrays, span: Span) -> bytes:

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import json
 import struct
-import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
 from operator import index
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from difflang.base.source import NO_SPAN
 from difflang.host.data.array_files import COMPLEX_PREFIX, SAFETENSORS_DTYPES, TEXT_PREFIX
-from difflang.ir.tensor_types import DTYPES as TYPES
-from difflang.ir.tensor_types import numpy_dtype
+from difflang.host.data.numpy_files import ArrayInFile, NpzArchive, check_length, read_npy
 
-MAGIC = b"\x93NUMPY"
 MAX_HEADER_BYTES = 100 << 20  # the safetensors library's own limit on a header
-MAX_TEXT_BYTES = 1 << 20  # the longest text that is read from an archive
 
 
 def read_headers(path: Path) -> Mapping[str, Any]:
@@ -32,10 +29,9 @@ def read_headers(path: Path) -> Mapping[str, Any]:
     """
     match path.suffix:
         case ".npy":
-            with path.open("rb") as file:
-                return {"": read_npy_header(file, path.stat().st_size, "it")}
+            return {name: without_data(found) for name, found in read_npy(path, NO_SPAN).items()}
         case ".npz":
-            return read_npz_headers(path)
+            return {name: without_data(found) for name, found in NpzArchive(path, NO_SPAN).items()}
         case ".safetensors":
             return read_safetensors_headers(path)
         case other:
@@ -44,47 +40,13 @@ def read_headers(path: Path) -> Mapping[str, Any]:
             )
 
 
-def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
-    """The array of an npy file with `size` bytes, without its data."""
-    if file.read(len(MAGIC)) != MAGIC:
-        raise ValueError(f"{what} is not a NumPy array")
-    file.seek(0)
-    version = np.lib.format.read_magic(file)
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
-    if read is None:
-        raise ValueError(
-            f"{what} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support"
-        )
-    shape, _, dtype = read(file)
-    # Object arrays are pickles, and unpickling can run code.
-    if dtype.hasobject:
-        raise ValueError(f"{what} holds Python objects, which difflang does not read: loading them could run code")
-    check_length(what, file.tell() + dtype.itemsize * prod(shape), size)
-    if dtype.kind == "U" and not shape and dtype.itemsize <= MAX_TEXT_BYTES:
-        return str(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) if dtype.itemsize else ""
-    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
-        dtype = numpy_dtype(TYPES["bf16"])  # NumPy stores it as unnamed two-byte items
-    return abstract_array(dtype.newbyteorder("="), shape)
-
-
 def abstract_array(dtype: Any, shape: Sequence[int]) -> Any:
     """An array with this type and shape that takes no memory: a broadcast scalar."""
     return np.broadcast_to(np.empty((), dtype), tuple(shape))
 
 
-def check_length(what: str, needed: int, there: int) -> None:
-    if there < needed:
-        raise ValueError(f"{what} is truncated: its header announces {needed:,} bytes, but there are {there:,}")
-
-
-def read_npz_headers(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            name = info.filename.removesuffix(".npy")
-            with archive.open(info) as file:
-                found[name] = read_npy_header(file, info.file_size, f"`{name}`")
-    return found
+def without_data(stored: ArrayInFile | str) -> Any:
+    return stored if isinstance(stored, str) else abstract_array(stored.dtype, stored.shape)
 
 
 def read_safetensors_headers(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError, printable
 from difflang.base.source import Span
+from difflang.host.data.decimal_numbers import is_decimal, nearest_floats, overflowed, real_part_dtype
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.ir.tensor_types import DType, numpy_dtype
 from difflang.types.type_errors import make_error
@@ -25,14 +26,10 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
             (span, f"declared with {rank} axes"),
             help="declare `f32[n, k]`, or `f32[n]` for one column",
         )
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row and any(c.strip() for c in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
+    rows = read_rows(path, name, span)
     width = len(rows[0][1]) if rows else 0
     # A header has no numbers; a row with one is data, and its other cells are errors.
-    if rows and not any(is_number(cell) for cell in rows[0][1]):
+    if rows and not any(is_decimal(cell) for cell in rows[0][1]):
         rows = rows[1:]
         width = len(rows[0][1]) if rows else width
     for line, row in rows:
@@ -43,25 +40,38 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
                 (span, "read here"),
                 help=separator_hint(",".join(row)),
             )
-    try:
-        table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
-    except ValueError:
-        raise bad_cell_error(name, rows, span) from None
+    if not all(is_decimal(cell) for _, row in rows for cell in row):
+        raise bad_cell_error(name, rows, span)
+    table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
     return convert_table(name, rows, drop_column_axis(table, rank, name, span), dtype, span)
 
 
-def is_number(cell: str) -> bool:
+def read_rows(path: Path, name: str, span: Span) -> list[tuple[int, list[str]]]:
+    """The rows that are not empty, each with the number of its line. Errors: DL0701."""
+    rows: list[tuple[int, list[str]]] = []
+    start = 1
     try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            # Strict: else a quote without an end takes the rest of the file for one cell.
+            reader = csv.reader(file, strict=True)
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    rows.append((start, row))
+                start = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
+    except csv.Error as error:
+        why = "a quote is not closed" if "end of data" in str(error) else str(error)
+        raise make_error(
+            "DL0701", f"cannot read `{name}`: this is not a csv file", (span, f"line {start}: {why}")
+        ) from None
+    return rows
 
 
 def bad_cell_error(name: str, rows: list[tuple[int, list[str]]], span: Span) -> DifflangError:
     for line, row in rows:
         for place, cell in enumerate(row, 1):
-            if not is_number(cell):
+            if not is_decimal(cell):
                 shown = cell.strip()[:40]
                 what = f"`{shown}` is not a number" if shown else "this cell is empty"
                 return make_error(
@@ -97,6 +107,8 @@ def convert_table(
 ) -> np.ndarray:
     """The table in its declared element type; integers must be written as such."""
     target = numpy_dtype(dtype)
+    if not dtype.is_integer and dtype.kind != "bool":
+        return convert_floats(name, rows, table, dtype, span)
     # The table was parsed as f64, which is exact for integers up to 2**53 only.
     if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
         return read_wide_integers(name, rows, table.shape, dtype, span)
@@ -104,20 +116,31 @@ def convert_table(
         # Compare as floats before the conversion, which would wrap.
         info = np.iinfo(target)
         bad = (table != np.floor(table)) | (table < float(info.min)) | (table > float(info.max)) | ~np.isfinite(table)
-    elif dtype.kind == "bool":
-        bad = (table != 0) & (table != 1)
     else:
-        bad = np.zeros(table.shape, bool)
+        bad = (table != 0) & (table != 1)
     if bad.any():
-        where = np.argwhere(bad)[0]
-        line, row = rows[where[0]]
-        cell = row[where[1] if len(where) > 1 else 0].strip()
-        raise make_error(
-            "DL0703",
-            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is not a valid {dtype}",
-            (span, f"declared with items of {dtype}"),
-        )
+        raise invalid_cell_error(name, rows, int(np.flatnonzero(bad)[0]), dtype, span)
     return table.astype(target)
+
+
+def convert_floats(
+    name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span
+) -> np.ndarray:
+    """The same for a float type: each cell is rounded once, and a finite one is finite."""
+    texts = [cell for _, row in rows for cell in row]
+    found = nearest_floats(texts, table.reshape(-1), real_part_dtype(dtype))
+    if (k := overflowed(texts, found)) is not None:
+        raise invalid_cell_error(name, rows, k, dtype, span)
+    return found.reshape(table.shape).astype(numpy_dtype(dtype))
+
+
+def invalid_cell_error(
+    name: str, rows: list[tuple[int, list[str]]], place: int, dtype: DType, span: Span
+) -> DifflangError:
+    """The error for a cell, counted through all rows: DL0703."""
+    (line, row), column = rows[place // len(rows[0][1])], place % len(rows[0][1])
+    message = f"{name}:{line}: column {column + 1}: `{printable(row[column].strip())[:40]}` is not a valid {dtype}"
+    return make_error("DL0703", message, (span, f"declared with items of {dtype}"))
 
 
 def read_wide_integers(

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from difflang.base.diagnostics import printable
 from difflang.host.data.array_files import StoredArrays
+from difflang.host.data.decimal_numbers import nearest_floats, overflowed, real_part_dtype
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.host.data.state_dict import join_path
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
@@ -45,10 +47,25 @@ class JsonTypeMismatch(Exception):
 def read_json(data: bytes, type: LangType) -> dict[str, Any]:
     """The parts of a document, by the structure of a type. Errors: ValueError for invalid JSON, JsonTypeMismatch."""
     try:
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys)
+        document = json.loads(
+            data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys, parse_float=WrittenFloat
+        )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return dict(json_parts(document, type, ""))
+
+
+class WrittenFloat(float):
+    """A number with the text that it was read from: rounding it to f32 must not start from the f64."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        found = super().__new__(cls, text)
+        found.text = text
+        return found
+
+    text: str
 
 
 def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -118,15 +135,23 @@ def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
         # Below an empty list nothing shows the size: take the declared one, else 0.
         shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)
         level = [x for item in level for x in item]
-    numbers = [parse_number(item, type.dtype, path) for item in level]
-    return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
+    if not type.dtype.differentiable:
+        numbers = [parse_real(item, type.dtype, path) for item in level]
+        return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
+    if type.dtype.kind == "float":
+        return parse_floats(level, type.dtype, path).reshape(shape)
+    parts = [part for item in level for part in (item if isinstance(item, list) and len(item) == 2 else (item, 0.0))]
+    return parse_floats(parts, type.dtype, path).view(numpy_dtype(type.dtype)).reshape(shape)
 
 
-def parse_number(there: Any, dtype: DType, path: str) -> Any:
-    """A number of a type, without rounding to an integer and without overflow."""
-    if dtype.kind == "complex" and isinstance(there, list) and len(there) == 2:
-        return complex(parse_real(there[0], dtype, path), parse_real(there[1], dtype, path))
-    return parse_real(there, dtype, path)
+def parse_floats(items: list[Any], dtype: DType, path: str) -> np.ndarray:
+    """Numbers of a float type or of the parts of a complex one, each rounded once, without overflow."""
+    numbers = [parse_real(item, dtype, path) for item in items]
+    texts = [x.text if isinstance(x, WrittenFloat) else repr(x) for x in numbers]
+    found = nearest_floats(texts, np.array([float(text) for text in texts], np.float64), real_part_dtype(dtype))
+    if (k := overflowed(texts, found)) is not None:
+        raise JsonTypeMismatch(path, printable(texts[k])[:40], str(dtype))
+    return found
 
 
 def parse_real(there: Any, dtype: DType, path: str) -> Any:

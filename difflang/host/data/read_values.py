@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import Struct
 
 from difflang.host.builtins import BuiltinCall, host_builtin
@@ -191,7 +190,7 @@ class ValueReader:
         found = {n.removeprefix(f"{prefix}."): x for n, x in holds.items() if n.startswith(f"{prefix}.")}
         if isinstance(self.type, (SumType, VariantType)) and prefix in holds:
             found[""] = holds[prefix]
-        return found or {n: np.asarray(x) if not isinstance(x, str) else x for n, x in holds.items()}
+        return found or holds
 
 
 for _name, _format in [("load", None), *[(f"read_{f}", f) for f in ("csv", "npy", "npz", "safetensors", "json")]]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.host.data.array_files import UNNAMED, StoredArrays
+from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.values import HostValue
 from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Poly
@@ -128,7 +129,7 @@ class StateDictLoader(Struct, eq=False):
                 continue
             tensor = KEY_DATA if isinstance(leaf, KeyType) else leaf
             self.check_array(path, tensor, found)
-            leaves.append(found)
+            leaves.append(found.read() if isinstance(found, ArrayInFile) else found)
             types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
         return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
 
@@ -177,6 +178,8 @@ class StateDictLoader(Struct, eq=False):
                              f"declared {self.declared_span.text}", f"it has {names}")  # fmt: skip
 
     def text(self, path: str, leaf: StoredLeaf, found: Any) -> TextType:
+        if isinstance(leaf, TextType) and isinstance(found, ArrayInFile) and found.is_text:
+            found = found.read()
         if isinstance(leaf, TextType) and isinstance(found, str):
             if any("\ud800" <= c <= "\udfff" for c in found):
                 raise self.mismatch_error("DL0704", path, "half of a surrogate pair", "str")
@@ -184,7 +187,7 @@ class StateDictLoader(Struct, eq=False):
         shown = "a text" if isinstance(found, str) else array_type_text(found)
         raise self.mismatch_error("DL0704", path, shown, show_type(leaf))
 
-    def check_array(self, path: str, declared: Tensor, found: np.ndarray) -> None:
+    def check_array(self, path: str, declared: Tensor, found: np.ndarray | ArrayInFile) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
         if len(found.shape) != len(declared.shape):
@@ -220,7 +223,7 @@ class StateDictLoader(Struct, eq=False):
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 
-def array_type_text(array: np.ndarray) -> str:
+def array_type_text(array: np.ndarray | ArrayInFile) -> str:
     """The type of an array in a file, in the language's spelling if it has one."""
     names = {d.numpy: d.name for d in DTYPES.values()}
     name = names.get(array.dtype.name, array.dtype.name)

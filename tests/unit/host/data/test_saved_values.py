@@ -333,7 +333,7 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
 def test_what_numpy_did_not_write_is_not_called_pickled(tmp_path: Path) -> None:
     for name in ("a.npy", "a.npz"):
         (tmp_path / name).write_bytes(b"\x80\x01 something else")
-        with pytest.raises(DifflangError, match="it is not a NumPy file"):
+        with pytest.raises(DifflangError, match="it is not a NumPy array"):
             ran(tmp_path, f'let x: f32[n] = load("{name}")\n')
 
 
