@@ -207,7 +207,7 @@ CODE_TITLES: dict[str, str] = {
     "DL1207": "arguments that do not match a function",
     "DL1208": "a random function without a key",
     "DL1209": "a value that exists only while the file runs",
-    "DL1210": "an invalid argument type",
+    "DL1210": "an argument that difflang cannot choose",
     "DL1220": "an invalid program argument",
     "DL1221": "a program that prints, lowered for another platform",
     "DL1222": "a trace with too many steps",

@@ -81,8 +81,11 @@ def declared_arguments(
             check_argument_type(decl, name, parse_type(text, module), annotations)
         elif name not in names and not (name in sizes and name in annotations.bound):
             near = nearest_word(name, [*names, *sizes])
+            open_sizes = [n for n in function_size_names(module, decl) if n not in names]
+            parts = [noun_list("parameter", names), noun_list("size", open_sizes)]
+            listed = " and ".join(part for part in parts if part) or "none"
             raise make_error("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
-                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(names)}")  # fmt: skip
+                          help=f"did you mean `{near}`?" if near else f"it has {listed}")  # fmt: skip
         elif name not in annotations.bound:
             types[name] = check_argument_type(decl, name, parse_type(text, module), annotations)
     annotations.bound = {**(bound or {}), **annotations.bound}
@@ -168,10 +171,15 @@ def missing_argument_error(
         written = [p.type for p in decl.params if p.type is not None and p.default is None and not is_dim(p.type)]
         named = dict.fromkeys(n for w in written for n in size_names(w, annotations))
         missing = [n for n in named if n not in annotations.bound]
-    what = f"the size{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else f"the type of `{param.name}`"
+    what = noun_list("size", missing) or f"the type of parameter `{param.name}`"
     example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}=f32[3]"
-    message = f"difflang cannot write down `{decl.name}` without {what}"
+    message = f"{what} of `{decl.name}` {'are' if len(missing) > 1 else 'is'} not given"
     return make_error("DL1210", message, (param.span, ""), help=f"add `{example}`")
+
+
+def noun_list(noun: str, names: Sequence[str]) -> str:
+    """`the sizes n, m`; empty if there are none."""
+    return f"the {noun}{'s' * (len(names) > 1)} {', '.join(names)}" if names else ""
 
 
 def function_size_names(module: ModuleScope, decl: tree.Fn) -> tuple[str, ...]:

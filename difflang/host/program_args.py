@@ -151,8 +151,12 @@ def find_argument(name: str, word: str, module: ModuleScope) -> tuple[ProgramArg
     if word.startswith("--no") and opposite is not None and is_flag(opposite):
         return opposite, "false"
     near = nearest_word(name, declared)
-    ways = f"did you mean `--{near}`?" if near else f"it has {', '.join(f'--{n}' for n in declared) or 'none'}"
+    ways = f"did you mean `--{near}`?" if near else declared_text([f"--{n}" for n in declared])
     raise command_line_error(f"the program has no argument `{printable(word)[:60]}`", ways)
+
+
+def declared_text(names: Sequence[str]) -> str:
+    return f"it has {', '.join(names)}" if names else "this program takes no arguments"
 
 
 def is_flag(argument: ProgramArgument) -> bool:

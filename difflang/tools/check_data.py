@@ -123,6 +123,7 @@ def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, A
     names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     specs: dict[str, str] = {}
     errors: list[DifflangError] = []
+    sources: dict[str, str] = {}  # the parameter that determines each size
     for param in decl.params:
         inside = {n: x for n, x in holds.items() if n == param.name or n.startswith(f"{param.name}.")}
         if not inside or param.type is None or is_dim(param.type):
@@ -132,7 +133,8 @@ def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, A
             if has_generic_dtype(param.type, names):
                 specs |= {param.name: array_type_text(array)} if isinstance(array, np.ndarray) else {}
                 continue
-            specs[param.name] = show_type(stored_type(param, module, names, inside, name))
+            specs[param.name] = show_type(stored_type(param, module, names, inside, name, sources))
+            sources |= {n: param.name for n in names.bound if n not in sources}
         except DeferCheck:
             continue
         except DifflangError as error:
@@ -158,13 +160,19 @@ def has_generic_dtype(written: tree.TypeExpr, names: AnnotationResolver) -> bool
 
 
 def stored_type(
-    param: tree.Param, module: ModuleScope, names: AnnotationResolver, inside: Mapping[str, Any], name: str
+    param: tree.Param,
+    module: ModuleScope,
+    names: AnnotationResolver,
+    inside: Mapping[str, Any],
+    name: str,
+    sources: Mapping[str, str],
 ) -> Any:
     """The type of an argument as the file holds it. Errors: DL0704 to DL0706."""
     assert param.type is not None
-    array = inside.get(param.name)
+    array, span = inside.get(param.name), param.type.span
+    known = sizes_text(names, param.type, sources)
     if isinstance(array, np.ndarray):
-        found = StateDictLoader(name, {"": array}, param.type.span, param.span)
+        found = StateDictLoader(name, {"": array}, span, span, root=param.name, known=known)
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
         if isinstance(type, NESTED_TYPES):
             message = f"`{name}` contains {array_type_text(array)} for `{param.name}`, not {show_type(type)}"
@@ -173,14 +181,15 @@ def stored_type(
     else:
         parts = {n.removeprefix(f"{param.name}."): x for n, x in inside.items()}
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
-        value = StateDictLoader(name, parts, param.type.span, param.span).value(type, module.records.get)
+        value = StateDictLoader(name, parts, span, span, root=param.name, known=known).value(type, module.records.get)
     if not names.match(param.type, value.type):
         raise make_error("DL0705", f"`{name}` contains {show_type(value.type)} for `{param.name}`",
-                      (param.type.span, f"declared {param.type.span.text}{sizes_text(names, param.type)}"))  # fmt: skip
+                      (span, f"declared {span.text}{known}"))  # fmt: skip
     return value.type
 
 
-def sizes_text(names: AnnotationResolver, written: tree.TypeExpr) -> str:
-    """The known sizes in a type, as text for a message."""
-    sizes = [f"{n} = {names.bound[n]}" for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
+def sizes_text(names: AnnotationResolver, written: tree.TypeExpr, sources: Mapping[str, str]) -> str:
+    """The known sizes in a type and the parameters that determine them, as text for a message."""
+    known = [n for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
+    sizes = [f"{n} is {names.bound[n]}" + (f" by `{sources[n]}`" if n in sources else "") for n in known]
     return f", where {', '.join(sizes)}" if sizes else ""

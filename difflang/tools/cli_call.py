@@ -6,6 +6,7 @@ type in the file's header, then the call. So every error in it is reported like 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from difflang.host.data.read_values import ValueReader, read_contents, report_re
 from difflang.host.data.state_dict import array_type_text
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import format_value
+from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.check_data import data_headers, has_generic_dtype
@@ -66,7 +68,7 @@ class CliCall(Struct, frozen=True):
             text = self.arguments.get(param.name)
             if text is None:
                 if param.default is None:
-                    raise missing_parameter_error(decl, param)
+                    raise missing_parameter_error(module, decl, param)
                 continue
             if text.startswith("@"):
                 name = fresh_name(param.name, module)
@@ -102,11 +104,36 @@ def find_function(module: ModuleScope, name: str) -> tree.Fn:
     raise make_error("DL0201", f"there is no function `{name}` in {module.source.name}", help=help)
 
 
-def missing_parameter_error(decl: tree.Fn, param: tree.Param) -> DifflangError:
-    ways = f"`--set {param.name}=1.0`, or `--arg {param.name}=@data.npz`"
+def missing_parameter_error(module: ModuleScope, decl: tree.Fn, param: tree.Param) -> DifflangError:
+    value = shlex.quote(f"{param.name}={sample_value(module, param.type)}")
+    ways = f"`--set {value}`, or `--arg {param.name}=@data.npz`"
     return make_error(
         "DL1207", f"`{decl.name}` is missing `{param.name}`", (param.span, "declared here"), help=f"add {ways}"
     )
+
+
+def sample_value(module: ModuleScope, type: tree.TypeExpr | None) -> str:
+    """A value of a declared type, as text for a help."""
+    match type:
+        case tree.TypeTuple(items=items):
+            return f"({', '.join(sample_value(module, t) for t in items)})"
+        case tree.TypeName(path=path) | tree.TypeApply(path=path):
+            decl = module.records.get(".".join(path))
+            if decl is not None:
+                made = decl.variants[0] if isinstance(decl, tree.Enum) else decl
+                fields = ", ".join(f"{f.name} = {sample_value(module, f.type)}" for f in made.fields)
+                return f"{made.name}({fields})" if fields or isinstance(made, tree.Record) else made.name
+            number = {"bool": "true", "str": '"text"', "dim": "3", "key": "key(0)"}.get(
+                path[-1], "1" if path[-1] in DTYPES and DTYPES[path[-1]].is_integer else "1.0"
+            )
+            for size in reversed(type.args) if isinstance(type, tree.TypeApply) else ():
+                count = size.value if isinstance(size, tree.TypeInt) and size.value <= 4 else 2
+                number = f"[{', '.join([number] * count)}]"
+            return number
+        case tree.TypeFn():
+            return "…"
+        case _:
+            return "1.0"
 
 
 def fresh_name(name: str, module: ModuleScope) -> str:
@@ -181,7 +208,11 @@ def declared_type_text(
     with report_read_errors(file, given):
         if not holds:
             holds = read_contents(path, file, FORMAT_OF_SUFFIX[path.suffix], type, given)
-        found = ValueReader(given, file, type).value_in(names, module.records.get, holds, member).type
+        found = (
+            ValueReader(given, file, type, f"--arg {param.name}=@{file}:{{}}")
+            .value_in(names, module.records.get, holds, member)
+            .type
+        )
     if isinstance(found, TextType):
         return "str"
     return written.span.text if isinstance(found, (VariantType, SumType)) else show_type(found)
@@ -234,7 +265,7 @@ def split_arguments(
 
 def unknown_argument_error(module: ModuleScope, name: str) -> DifflangError:
     near = nearest_word(name, module.arguments)
-    help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.arguments) or 'none'}"
+    help = f"did you mean `{near}`?" if near else program_args.declared_text([*module.arguments])
     return DifflangError(Diagnostic("DL1220", f"the program has no argument `{name}`", (), (help,)))
 
 

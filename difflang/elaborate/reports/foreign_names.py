@@ -28,7 +28,7 @@ SUBSTITUTES = {
     "str": 'interpolate the value into a text: `"{x}"`',
     **dict.fromkeys(("list", "array", "tensor"), "write an array as `[1.0, 2.0]` or `zeros(n)`"),
     "input": (
-        'read values from the command line, `difflang run FILE:f --arg x=2.0`, or from files: `read_csv("a.csv")`'
+        'read values from the command line, `difflang run FILE:f --set x=2.0`, or from files: `read_csv("a.csv")`'
     ),
     "True": "write `true`",
     "False": "write `false`",

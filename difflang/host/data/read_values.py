@@ -135,8 +135,9 @@ def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, N
 class ValueReader:
     """Reads one value of a declared type from the contents of a file."""
 
-    def __init__(self, given: BuiltinCall, name: str, type: LangType) -> None:
+    def __init__(self, given: BuiltinCall, name: str, type: LangType, usage: str = "") -> None:
         assert given.expected_type is not None
+        self.usage = usage  # how to name an array of the file, `{}`
         self.given, self.name, self.type, self.expected = given, name, type, given.expected_type
 
     def value(self, host: HostBindings, holds: StoredArrays, member: str | None) -> HostValue:
@@ -155,9 +156,8 @@ class ValueReader:
         # An enum stored alone in an archive has the name for single values.
         elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
             holds = {"" if n == UNNAMED else n: holds[n] for n in holds}
-        found = StateDictLoader(self.name, holds, self.expected.annotation.span, self.given.span).value(
-            self.type, records
-        )
+        spans = self.expected.annotation.span, self.given.span
+        found = StateDictLoader(self.name, holds, *spans, root=member or "").value(self.type, records)
         if not names.match(self.expected.annotation, found.type):
             raise make_error(
                 "DL0705",
@@ -176,12 +176,12 @@ class ValueReader:
         if member is None and (len(names) == 1 or UNNAMED in names):
             member = UNNAMED if UNNAMED in names else names[0]
         if member is None or member not in holds:
-            call = f'{self.given.function.name}("{self.name}", "{names[0]}")' if names else ""
+            call = self.usage or f'{self.given.function.name}("{self.name}", "{{}}")'
             raise make_error(
                 "DL0706",
                 f"`{self.name}` has no array `{member}`" if member else f"`{self.name}` contains several arrays",
                 (self.given.span, ""),
-                help=f"it has {', '.join(names)}: `{call}`" if names else "",
+                help=f"it has {', '.join(names)}: write `{call.replace('{}', names[0])}`" if names else "",
             )
         return holds[member]
 

@@ -114,6 +114,8 @@ class StateDictLoader(Struct, eq=False):
     declared_span: Span
     span: Span
     sizes: dict[str, int] = field(default_factory=dict[str, int])
+    root: str = ""  # the path of the value in the file
+    known: str = ""  # what is known of the sizes in the declaration
 
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
         """Errors: DL0704 to DL0706, naming the part that differs, in the file and in the program."""
@@ -214,12 +216,14 @@ class StateDictLoader(Struct, eq=False):
         return True
 
     def mismatch_error(self, code: str, path: str, there: str, declared: str) -> DifflangError:
+        path = join_path(self.root, path) if path else self.root
         what = f"`{self.file}` contains {there}" + (f" for `{path}`" if path not in ("", UNNAMED) else "")
         way = "declare the type that the file contains, and convert afterwards" if code == "DL0704" else ""
-        return self.error(code, f"{what}, not {declared}", f"declared {self.declared_span.text}", way)
+        return self.error(code, f"{what}, not {declared}", f"declared {self.declared_span.text}{self.known}", way)
 
     def error(self, code: str, message: str, label: str, way: str = "") -> DifflangError:
-        labels = (Label(self.span, "read here"), Label(self.declared_span, label))
+        labels = (Label(self.span, "read here"),) if self.span is not self.declared_span else ()
+        labels = (*labels, Label(self.declared_span, label))
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 

@@ -57,7 +57,7 @@ def test_the_levels_below_need_no_specs(m: Any, tmp_path: Path) -> None:
     assert float(difflang.runtime.load(tmp_path / "loss.dflx")(M, X)) == 6.25
     with pytest.raises(difflang.ArgumentError) as caught:
         m.loss.bind(d=2).ir()
-    assert "without the size n" in str(caught.value) and "f.bind(n=3)" in str(caught.value)
+    assert "the size n of `loss` is not given" in str(caught.value) and "f.bind(n=3)" in str(caught.value)
 
 
 def test_it_stays_bound_as_a_structure_of_jax(m: Any) -> None:

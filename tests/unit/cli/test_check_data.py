@@ -55,7 +55,7 @@ def fits(file: Path, arrays: dict[str, Any], entry: str = "", name: str = "train
 def test_reads_of_the_file_are_held_against_it(file: Path) -> None:
     assert fits(file, GOOD).exit_code == 0
     for arrays, code, said, line in [
-        ({**GOOD, "labels": np.ones(8, I32)}, "DL0705", "i32[8], not i32[9]", 17),
+        ({**GOOD, "labels": np.ones(8, I32)}, "DL0705", "i32[8] for `labels`, not i32[9]", 17),
         ({**GOOD, "images": np.ones((9, 5), F32)}, "DL0705", "f32[9, 5]", 16),
         ({**GOOD, "images": np.ones((9, 4), F64)}, "DL0704", "f64[9, 4]", 16),
         ({"images": GOOD["images"]}, "DL0706", "labels", 17),
@@ -76,9 +76,9 @@ def test_a_function_takes_arrays_by_the_names_of_its_parameters(file: Path) -> N
     assert fits(file, {**GOOD, **NET}, ":loss").exit_code == 0
     assert fits(file, GOOD, ":loss").exit_code == 0, "what is not in the file is not asked for"
     for arrays, code, said in [
-        ({**GOOD, **NET, "labels": np.ones(8, I32)}, "DL0705", "i32[8]"),
+        ({**GOOD, **NET, "labels": np.ones(8, I32)}, "DL0705", "declared i32[b], where b is 9 by `images`"),
         ({**GOOD, **NET, "m.b": np.ones(6, F32)}, "DL0705", "f32[6]"),
-        ({**GOOD, "m.w": np.ones((5, 3), F32), "m.b": np.ones(5, F32)}, "DL0705", "f32[5, 3] for `w`"),
+        ({**GOOD, "m.w": np.ones((5, 3), F32), "m.b": np.ones(5, F32)}, "DL0705", "f32[5, 3] for `m.w`"),
         ({**GOOD, "m": np.ones(5, F32)}, "DL0704", "f32[5]"),
     ]:
         result = fits(file, arrays, ":loss")

@@ -99,7 +99,7 @@ def test_an_unknown_entry_gets_the_nearest_name(file: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("--stage", "ir", "{file}:line"), 1, "without the sizes d, n"),
+        (("--stage", "ir", "{file}:line"), 1, "the sizes d, n of `line` are not given"),
         (("--stage", "ir", "{file}:line", "--arg", "q=3"), 1, "no parameter or size `q`"),
         (("--stage", "ir", "{file}:line", "--arg", "x=f64[4, 3]"), 1, "declared type is f32[n, d]"),
         (("--stage", "ir", "{file}:line", "--arg", "x=f32["), 1, "not an argument type"),

@@ -99,6 +99,15 @@ def test_what_does_not_fit(file: Path, data: Path) -> None:
         ("loss", [f"x=@{d}/all.npz:three", net], 1, "DL0705", "f32[3]"),
         ("loss", [f"x=@{d}/all.npz:v", net], 1, "DL0704", "f64[2]"),
         ("loss", [net], 2, "DL1207", "is missing `x`"),
+        ("loss", [net], 2, "DL1207", "--set 'x=[[1.0, 1.0], [1.0, 1.0]]'"),
+        (
+            "loss",
+            [f"x=@{d}/all.npz:x"],
+            2,
+            "DL1207",
+            "--set 'net=Net(w = [[1.0, 1.0], [1.0, 1.0]], b = [1.0, 1.0])'",
+        ),
+        ("loss", [f"x=@{d}/all.npz:zzz", net], 1, "DL0706", f"write `--arg x=@{d}/all.npz:"),
         ("lss", [net], 2, "DL0201", "did you mean `loss`?"),
         ("norm", [f"w=@{d}/v.npy"], 2, "DL1207", "no parameter `w`"),
     ]:
