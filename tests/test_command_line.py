@@ -205,12 +205,13 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
         (["chekc", "x.dfl"], "Did you mean 'check'?"),
         (["rn", "x.dfl"], "Did you mean 'run'?"),
         (["run", "--sede", "3", "x.dfl"], "--seed"),
-        (["run", "--seed", "x", "x.dfl"], "not a valid"),
+        (["run", "--seed", "x", "x.dfl"], "'x' is not a valid whole number"),
         (["run", "--seed", "-1", "x.dfl"], "not in the range"),
         (["run", "--engine", "xlaa", "x.dfl"], "xla"),
         (["run"], "Missing argument"),
         (["check"], "Missing argument"),
-        (["explain", "DL9999"], "no code"),
+        (["explain", "DL9999"], "no code 'DL9999'. `difflang explain` lists them"),
+        (["explain", "DL0319x"], "Did you mean 'DL0319'?"),
     ],
 )
 def test_wrong_usage(args: list[str], said: str) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from difflang.api.signature import Parameter, Signature
 from difflang.syntax import tree
 from difflang.syntax.doc_pages import first_sentence
+from difflang.tools.emit import EFFECTS
 from difflang.types.module_scope import ModuleScope
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def signature_notes(signature: Signature) -> Iterable[str]:
     if signature.sizes:
         yield f"bound: {signature.bound}"
     if signature.effects:
-        yield ", ".join([EFFECTS.get(effect, effect) for effect in signature.effects])
+        yield ", ".join([EFFECTS[effect] for effect in signature.effects])
 
 
 def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Function]) -> dict[str, str]:
@@ -58,14 +59,6 @@ def one_line_declaration(item: tree.Record | tree.Enum) -> str:
     # A declaration has no string that could contain `#`.
     text = re.sub(r"#.*", "", item.span.text)
     return " ".join(text.split())
-
-
-EFFECTS = {
-    "fail": "has checks that can fail",
-    "io": "reads or writes",
-    "print": "prints",
-    "rand": "draws random numbers",
-}
 
 
 class NotebookSheet(Struct, frozen=True):

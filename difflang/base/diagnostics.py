@@ -46,7 +46,10 @@ class Fix(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True):
-    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` edits that can be applied, best first."""
+    """One report. `helps` are ways out, `fixes` edits that can be applied, best first.
+
+    `code` is stable, `DLnnnn`; empty for a wrong command of a session, which no page explains.
+    """
 
     code: str
     message: str
@@ -54,6 +57,10 @@ class Diagnostic(Struct, frozen=True):
     helps: tuple[str, ...] = ()
     severity: Severity = "error"
     fixes: tuple[Fix, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        return f"{self.severity}[{self.code}]" if self.code else self.severity
 
     @property
     def span(self) -> Span | None:
@@ -68,7 +75,7 @@ class DifflangError(Exception):
     """Something is wrong with a program, its data or its use; carries one diagnostic or more."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
-        super().__init__("\n".join(f"{d.severity}[{d.code}]: {d.message}" for d in diagnostics))
+        super().__init__("\n".join(f"{d.heading}: {d.message}" for d in diagnostics))
         self.diagnostics = diagnostics
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,7 +130,7 @@ def render_one_line(diagnostics: Iterable[Diagnostic]) -> str:
     """Reports on one line each, as compilers and editors exchange them: `file:line:column: error[CODE]: message`."""
     return "\n".join(
         (f"{_visible(str(diagnostic.span))}: " if _has_source(diagnostic) else "")
-        + f"{diagnostic.severity}[{diagnostic.code}]: {_visible(diagnostic.message)}"
+        + f"{diagnostic.heading}: {_visible(diagnostic.message)}"
         for diagnostic in diagnostics
     )
 
@@ -175,7 +182,7 @@ def _paint(text: str, style: str, color: bool) -> str:
 
 
 def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
-    head = _paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
+    head = _paint(diagnostic.heading, diagnostic.severity, color)
     yield head + _paint(f": {_visible(diagnostic.message)}", "bold", color)
     marks = list(
         dict.fromkeys(mark for i, label in enumerate(diagnostic.labels) for mark in _label_lines(label, i == 0))
@@ -197,7 +204,8 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
     for fix in diagnostic.fixes:
         if fix.is_certain:
             yield f"{edge} fix: {_indent_help(fix.title, margin)}"
-    yield f"{edge} more: difflang explain {diagnostic.code}"
+    if diagnostic.code:
+        yield f"{edge} more: difflang explain {diagnostic.code}"
 
 
 def _indent_help(text: str, margin: int) -> str:

@@ -30,6 +30,7 @@ from difflang.cli.options_and_reports import (
     FULL_TRACEBACK_KEY,
     ProgramCommand,
     SuggestingChoice,
+    WholeNumber,
     check_program_file,
     exit_on_error,
     full_traceback,
@@ -124,7 +125,7 @@ def main() -> None:
     help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
 )
 @click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
 @click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @memory_budget_option
 @click.option(
@@ -137,7 +138,7 @@ def main() -> None:
 )
 @click.option(
     "--max-steps",
-    type=click.IntRange(1, MAX_STEPS),
+    type=WholeNumber(1, MAX_STEPS),
     metavar="N",
     help="Report a loop with more steps than this as an error.",
 )
@@ -229,9 +230,11 @@ def emit(
 )
 @click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="Type of an argument, `x=f32[3, 4]`.")
 @click.option("--wrt", help="Check only the derivative with respect to this parameter: `w` or `m.w`.")
-@click.option("--order", type=int, default=1, help="Highest order to check, up to 3; 2 adds second derivatives.")
-@click.option("--directions", type=int, default=3, help="Number of directions.")
-@click.option("--seed", type=int, default=0, help="Seed of the random draws.")
+@click.option(
+    "--order", type=WholeNumber(), default=1, help="Highest order to check, up to 3; 2 adds second derivatives."
+)
+@click.option("--directions", type=WholeNumber(), default=3, help="Number of directions.")
+@click.option("--seed", type=WholeNumber(), default=0, help="Seed of the random draws.")
 @click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` compiles nothing.")
 @click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as data.")

@@ -65,6 +65,10 @@ class SuggestingChoice(click.Choice[str]):
             self.fail(f"{error.message} Did you mean '{near}'?", param, ctx)
 
 
+class WholeNumber(click.IntRange):
+    name = "whole number"
+
+
 ENGINES = SuggestingChoice(["xla", "interpret"])
 FLOATS = SuggestingChoice(["f16", "bf16", "f32", "f64"])
 FULL_TRACEBACK_KEY = "difflang.full_traceback"

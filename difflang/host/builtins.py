@@ -63,7 +63,9 @@ class BuiltinCall(Struct, frozen=True, eq=False):
             if name not in options:
                 way, fixes = did_you_mean(name, options, span)
                 way = way or f"usage: {self.function.usage}"
-                raise make_error("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
+                raise make_error(
+                    "DL0319", f"`{self.function.name}` has no parameter `{name}`", (span, ""), help=way, fixes=fixes
+                )
 
     def text(self, place: int | str) -> str | None:
         """A text argument; None if it is absent or known only at run time. Errors: DL0319."""

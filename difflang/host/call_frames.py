@@ -48,7 +48,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
             )
         name = arg.name or names[place]
         if name not in names:
-            raise make_error("DL0319", f"`{decl.name}` has no `{name}`", (arg.span, ""), declared)
+            raise make_error("DL0319", f"`{decl.name}` has no parameter `{name}`", (arg.span, ""), declared)
         if name in given:
             raise make_error("DL0319", f"`{name}` is given twice", (arg.span, "again"), declared)
         given[name] = arg.value  # type: ignore[assignment]

@@ -84,9 +84,9 @@ def loop_iterable(value: HostValue, span: Span) -> HostIterable:
     if isinstance(value.type, (Tensor, SumType)) and array_axes(value.type):
         return HostIterable(map_tensors(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
     found = f"this is {show_type(value.type)}"
-    raise make_error(
-        "DL0329", "a host loop iterates over a range or an array", (span, found), help=field_iteration_help(value.type)
-    )
+    whole = isinstance(value.type, Tensor) and value.type.dtype.is_integer
+    way = f"write `0..{span.text}`" if whole else field_iteration_help(value.type)
+    raise make_error("DL0329", "a host loop iterates over a range or an array", (span, found), help=way)
 
 
 def array_axes(type: Tensor | SumType) -> tuple[Dim, ...]:

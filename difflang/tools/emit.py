@@ -173,6 +173,14 @@ def typed_signature(checked: CheckedProgram, decl: tree.Fn) -> str:
     return head + (f"  # {', '.join(effects)}" if effects else "")
 
 
+EFFECTS = {
+    "fail": "has checks that can fail",
+    "io": "reads or writes",
+    "print": "prints",
+    "rand": "draws random numbers",
+}
+
+
 def transitive_effects(checked: CheckedProgram, decl: tree.Fn) -> set[str]:
     """The effects of a function and of everything that it calls."""
     effects: set[str] = {"io"} if decl.host else set()

@@ -27,7 +27,7 @@ from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.plan.budget_search import memory_limit
 from difflang.syntax import tree
-from difflang.tools.emit import EmitRequest, function_graph, transitive_effects
+from difflang.tools.emit import EFFECTS, EmitRequest, function_graph, transitive_effects
 from difflang.types.language_types import show_type
 from difflang.types.type_errors import make_error
 
@@ -87,7 +87,7 @@ class FunctionInfo(Struct, frozen=True):
     def __str__(self) -> str:
         params = ", ".join([f"{n}: {t}" if t else n for n, t in self.arguments.items()])
         head = f"{self.name}({params})" + (f" -> {self.result}" if self.result else "")
-        lines = [head + (f"  # {', '.join(self.effects)}" if self.effects else "")]
+        lines = [head + (f"  # {', '.join(EFFECTS[e] for e in self.effects)}" if self.effects else "")]
         if self.differentiable:
             lines.append(f"  differentiable with respect to {', '.join(self.differentiable)}")
         if self.formula is not None:
@@ -126,7 +126,7 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     try:
         plain = specialized_graph(checked, decl, primes, None)
     except DifflangError as error:
-        return FunctionInfo(*head, {}, (), (), {}, None, error.diagnostics[0].message)
+        return FunctionInfo(*head, {}, (), (), {}, None, f"no figure: {error.diagnostics[0].message}")
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
     try:
         wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, primes, p.name)])

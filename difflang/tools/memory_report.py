@@ -98,7 +98,8 @@ class MemoryReport(Struct, frozen=True):
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1
             order = " in its order of least memory" if self.memory_ordered else ""
-            head.append(f"  XLA takes {format_bytes(self.measured)}{order} ({off:+.1%} predicted)")
+            than = f"the prediction was {abs(off):.1%} {'higher' if off > 0 else 'lower'}"
+            head.append(f"  XLA takes {format_bytes(self.measured)}{order}; {than}")
         return "\n".join([*head, "", *self.table()])
 
     def table(self) -> list[str]:

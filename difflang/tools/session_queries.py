@@ -186,7 +186,9 @@ def parse_function_call(session: InteractiveSession, text: str) -> tuple[tree.Fn
     name, specs = split_argument_specs(text)
     if name not in session.module.fns:
         near = nearest_word(name, session.module.fns)
-        way = f"did you mean `{near}`?" if near else f"there are {', '.join(session.module.fns) or 'none'}"
+        known = ", ".join(session.module.fns)
+        listed = f"there are {known}" if known else "no function has been declared yet"
+        way = f"did you mean `{near}`?" if near else listed
         raise make_error("DL0201", f"there is no function `{name}` in this session", help=way)
     return session.module.fns[name], specs
 

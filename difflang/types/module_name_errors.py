@@ -103,6 +103,8 @@ def unknown_variable_error(
 
 def immutable_name_error(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
     """The report of an assignment to a `let`; the labels are the assignment and the binding."""
-    message, way = f"`{name}` is not a variable", f"declare it with `var {name} = …`"
     fixes = let_to_var_fix(labels[1][0]) if len(labels) > 1 else ()
+    message = f"`{name}` is not a variable" if len(labels) > 1 else f"`{name}` is a parameter and cannot be assigned"
+    # A parameter, the item of a loop or a part of a pattern cannot be declared as a variable.
+    way = f"declare it with `var {name} = …`" if fixes else f"begin with `var {name} = {name}`"
     return make_error("DL0208", message, *labels, help=way, fixes=fixes)

@@ -138,7 +138,7 @@ def apply_fixes(file: str, path: Path | None, source: Source, recheck: Recheck) 
     for line, fix in done.made:
         click.echo(f"{source.name}:{line}: {fix.title}", err=True)
     if done.made:
-        click.echo(f"{source.name}: {len(done.made)} mended", err=True)
+        click.echo(f"{source.name}: {len(done.made)} fixed", err=True)
     return done.remaining
 
 

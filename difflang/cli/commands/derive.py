@@ -10,6 +10,7 @@ import click
 from difflang.cli.options_and_reports import (
     FLOATS,
     SuggestingChoice,
+    WholeNumber,
     check_program_file,
     exit_on_error,
     full_traceback,
@@ -33,7 +34,7 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 )
 @click.option(
     "--order",
-    type=int,
+    type=WholeNumber(),
     default=1,
     show_default=True,
     help="Order of the derivative, with `--mode grad` and a scalar parameter.",

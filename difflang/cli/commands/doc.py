@@ -13,6 +13,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_words
 from difflang.base.package_data import stdlib_files
 from difflang.base.source_files import read_source, write_atomically, write_error
+from difflang.base.wording import count_of
 from difflang.cli.commands.fmt import program_files
 from difflang.cli.options_and_reports import SuggestingChoice, exit_on_error
 
@@ -137,4 +138,4 @@ def write_pages(folder: Path, pages: Sequence[DocPage], form: str) -> None:
             write_atomically(folder / f"{name}.{'html' if html else 'md'}", text.encode())
     except OSError as error:
         raise write_error(str(folder), error) from None
-    click.echo(f"{len(pages)} pages in {folder}", err=True)
+    click.echo(f"{count_of(len(pages), 'page')} in {folder}", err=True)

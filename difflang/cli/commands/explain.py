@@ -29,6 +29,6 @@ def code_page(code: str) -> str:
     full = code.upper() if code.upper().startswith("DL") else f"DL{code:0>4}"
     if full not in CODE_TITLES:
         near = nearest_word(full, CODE_TITLES)
-        way = f"Did you mean '{near}'?" if near else "`difflang explain` lists them."
+        way = f"Did you mean '{near}'?" if near and near[:4] == full[:4] else "`difflang explain` lists them."
         raise click.UsageError(f"there is no code '{code}'. {way}")
     return error_page(full).rstrip()

@@ -14,6 +14,7 @@ from difflang.base.process_termination import restore_default_sigint
 from difflang.cli.options_and_reports import (
     ENGINES,
     FLOATS,
+    WholeNumber,
     exit_on_error,
     full_traceback,
     load_source,
@@ -31,7 +32,7 @@ from difflang.cli.options_and_reports import (
     help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
 )
 @click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
 @click.option("--float", "default_float", type=FLOATS, default="f32", help="Default type of float literals.")
 @no_cache
 @search_path

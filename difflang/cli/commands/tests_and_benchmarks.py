@@ -17,7 +17,15 @@ import click
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.cli.diagnostic_formats import Finding, diagnostic_finding, format_findings, output_format
-from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, print_diagnostics, search_path
+from difflang.cli.options_and_reports import (
+    ENGINES,
+    FLOATS,
+    WholeNumber,
+    full_traceback,
+    no_cache,
+    print_diagnostics,
+    search_path,
+)
 
 if TYPE_CHECKING:
     from difflang.tools.testing.bench import Benchmarks, BenchResult, Timing
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING_RUN = 5  # the same exit code as pytest's
 MIN_CASES_PER_PROCESS = 20  # below this a further process does not pay off
-SEEDS = click.IntRange(0, 2**64 - 1)
+SEEDS = WholeNumber(0, 2**64 - 1)
 PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
 ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` uses NumPy.")
 DEVICE = click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
@@ -60,7 +68,7 @@ def run_options(
 @click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     help="Number of processes.  [default: chosen by the number of tests and CPUs]",
 )
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop after the first failure.")

@@ -73,7 +73,7 @@ def run_command(repl: ReplSession, text: str) -> bool:
     return found.action(repl, rest.strip()) is not False
 
 
-def command_error(text: str, message: str, *ways: str, code: str = "DL0101") -> DifflangError:
+def command_error(text: str, message: str, *ways: str, code: str = "") -> DifflangError:
     """A report about a command."""
     source = Source("<input>", text)
     return DifflangError(Diagnostic(code, message, (Label(Span(source, 0, len(text))),), ways))

@@ -186,6 +186,6 @@ class ReplSession(Struct, eq=False):
     def print_error(self, error: DifflangError) -> None:
         """Print an error on stderr; the first one decides the exit code."""
         codes = [d.code for d in error.diagnostics]
-        self.last_code = codes[0]
+        self.last_code = codes[0] or self.last_code
         self.exit_code = self.exit_code or (3 if all(code.startswith("DL09") for code in codes) else 1)
         click.echo(error.render(self.colored), err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
 from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
@@ -217,7 +218,9 @@ def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
         items = term.items if isinstance(term, Tuple) else (term,)
         perm = tuple(n for n in (cx.static(t, at, "an axis") for t in items) if isinstance(n, int))
         if sorted(perm) != list(range(x.tensor.rank)):
-            raise cx.error("DL0335", "name each axis once", at, f"the array has rank {x.tensor.rank}")
+            raise cx.error(
+                "DL0335", "name each axis once", at, f"the array has {count_of(x.tensor.rank, 'axis', 'axes')}"
+            )
     return Array(cx.emit("transpose", span, x.value, perm=perm))
 
 
@@ -236,7 +239,7 @@ def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
     term, span = args.named["axis"]
     axis = cx.static(term, span, "`axis`")
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise cx.error("DL0335", f"this axis does not exist: the array has rank {rank}", span)
+        raise cx.error("DL0335", f"this axis does not exist: the array has {count_of(rank, 'axis', 'axes')}", span)
     return axis % rank
 
 
@@ -277,7 +280,9 @@ def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
         sides.append(given * rank if len(given) == 1 else given)
     if any(len(s) != rank for s in sides):
         raise cx.error(
-            "DL0335", f"write one number per axis, or one for all axes: the array has rank {rank}", args.span
+            "DL0335",
+            f"write one number per axis, or one for all axes: the array has {count_of(rank, 'axis', 'axes')}",
+            args.span,
         )
     value = (
         took.array("value")

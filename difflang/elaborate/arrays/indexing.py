@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from difflang.base.check_sites import IndexTarget, LoopCounter
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.arrays.scan_inputs import scan_loop_axes
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
@@ -117,7 +118,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
 
 
 def too_many_indices(cx: ElabContext, given: int, type: Tensor, span: Span) -> DifflangError:
-    message = f"{given} indices for an array of {type.rank} axes"
+    message = f"{given} indices for an array of {count_of(type.rank, 'axis', 'axes')}"
     return cx.error("DL0333", message, span, f"this is {show_type(type)}")
 
 
@@ -252,14 +253,15 @@ def range_index(
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
         return SubscriptPart(cx.integer_array(first, e.span), length, stride, full_axis=all_of_it)
-    length = static_window_length(cx, e)
+    length, end = static_window_length(cx, e), getattr(e, "stop", None)
     if length is None or stride != 1:
         raise cx.error(
             "DL0334",
             "the length of this range is known only at run time",
             e.span,
             "",
-            "write `a[i..i + n]`, where n is a size",
+            "write `a[i..i + n]`, where n is a size"
+            + (f", or make `{end.id}` a parameter `{end.id}: dim`" if isinstance(end, tree.Name) else ""),
         )
     return SubscriptPart(
         check_index(cx, start, size - length + 1, e.span, axis.access_site(cx, e, start, length)), length

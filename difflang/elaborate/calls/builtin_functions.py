@@ -9,10 +9,22 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
-from difflang.elaborate.terms import Array, PoisonTerm, Term, Tuple, ZipTerm, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    OpaqueTerm,
+    PoisonTerm,
+    Term,
+    Tuple,
+    ZipTerm,
+    leaves,
+    term_from_leaves,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, DType, Tensor
@@ -133,7 +145,7 @@ class BuiltinArgs:
             if unknown:
                 place = args.name_spans.get(unknown[0], args.span)
                 said, fixes = did_you_mean(unknown[0], names, place)
-                raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
+                raise cx.error("DL0319", f"`{name}` has no parameter `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.by_name), None)
             what = f"`{name}` is missing `{wanted}`" if wanted else f"`{name}` has too many arguments"
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
@@ -187,7 +199,10 @@ class BuiltinArgs:
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
         if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
             raise self.cx.error(
-                "DL0335", f"this axis does not exist: the array has rank {rank}", span, f"axes are 0 to {rank - 1}"
+                "DL0335",
+                f"this axis does not exist: the array has {count_of(rank, 'axis', 'axes')}",
+                span,
+                f"axes are 0 to {rank - 1}" if rank > 1 else "its only axis is 0" if rank else "",
             )
         return tuple(sorted(a for a in axes if isinstance(a, int)))
 
@@ -301,7 +316,11 @@ def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.calls.vmap import apply_vmap
 
     took = BuiltinArgs(cx, args, "map", "f xs")
-    return (yield apply_vmap(cx, took.term("f"), Arguments(args.span, [took.by_name["xs"]]), name="map"))
+    f, (xs, at) = took.term("f"), took.by_name["xs"]
+    if isinstance(xs, (Closure, OpaqueTerm)):
+        way = f"write `map({quote_source(at, 'f')}, {quote_source(took.span('f'), 'xs')})`"
+        raise cx.error("DL0332", "the first argument of `map` is the function", at, "this is a function", way)
+    return (yield apply_vmap(cx, f, Arguments(args.span, [(xs, at)]), name="map"))
 
 
 BUILTINS["map"] = map_

@@ -58,7 +58,7 @@ def check_fields(
     """A value of the declared type for each field; binds the declaration's generics. Errors: DL0304, DL0319."""
     from difflang.elaborate.derivatives import linear_functions
 
-    given = match_arguments(cx, args, what, [f.name for f in fields], {}, declared)
+    given = match_arguments(cx, args, what, [f.name for f in fields], {}, declared, "field")
     found: list[Term] = []
     for written in fields:
         term, span = given[written.name]

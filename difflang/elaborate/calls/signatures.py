@@ -23,7 +23,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, mentioned_names
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
-from difflang.types.function_code import AscribedCode, FnCode, LambdaCode
+from difflang.types.function_code import AscribedCode, FnCode, LambdaCode, VariantCode
 from difflang.types.join_types import has_unknown_args
 from difflang.types.language_types import FnType, is_linear_type, leaf_types, show_type
 from difflang.types.suggested_fixes import declared_dtype_fix
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 
 
 def match_arguments(
-    cx: ElabContext, args: CallArgs, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
+    cx: ElabContext,
+    args: CallArgs,
+    what: str,
+    names: Sequence[str],
+    defaults: dict[str, Any],
+    declared: Span,
+    noun: str = "parameter",
 ) -> dict[str, tuple[Term, Span]]:
     """Arguments by parameter name. An omitted argument with a default is missing from the result."""
     if len(args.items) > len(names):
@@ -51,7 +57,7 @@ def match_arguments(
             place = args.name_spans.get(name, span)
             way, fixes = did_you_mean(name, names, place)
             labels = ((place, ""), (declared, f"it takes {', '.join(names)}"))
-            raise make_error("DL0319", f"`{what}` has no `{name}`", *labels, help=way, fixes=fixes)
+            raise make_error("DL0319", f"`{what}` has no {noun} `{name}`", *labels, help=way, fixes=fixes)
         if name in given:
             raise make_error("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
         given[name] = (term, span)
@@ -231,6 +237,9 @@ def argument_kind_help(written: tree.TypeExpr, term: Term, span: Span) -> str:
     """A help text for an array where a function or a tuple is expected."""
     if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
         return "write a tuple in parentheses: `(a, b)`"
+    if isinstance(term, Closure) and isinstance(term.code, VariantCode) and not isinstance(written, tree.TypeFn):
+        fields = ", ".join(f"{f.name} = …" for f in term.code.decl.variants[term.code.index].fields)
+        return f"write `{term.code}({fields})`"
     return matrix_function_help(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
 
 

@@ -109,7 +109,9 @@ def batch_size_error(cx: ElabContext, args: CallArgs, name: str) -> DifflangErro
         message, way = f"`{name}` maps over the first axis, but a number has none", "call the function itself"
         return cx.error("DL0332", message, alone[1], f"this is {show_type(type_of(alone[0]))}", way)
     message = f"`{name}` maps over the first axis of every argument"
-    return cx.error("DL0332", message, args.span, "these have no common axis size")
+    sizes = dict.fromkeys([str(size) for t, _ in args.items for v in leaves(t) if (size := batch_size(v)) is not None])
+    found = f"the first axes are {' and '.join(sizes)}" if sizes else "nothing here has an axis"
+    return cx.error("DL0332", message, args.span, found)
 
 
 # ---- Axes

@@ -315,9 +315,11 @@ def evaluate_rule(
             pass
         case _:
             found = f"this is {show_type(type_of(result))}"
-            raise make_error(
-                "DL1104", "a rule must return a value and a linear function", (place, found), help=RULE_SHAPE_HELP
-            )
+            if isinstance(result, Tuple) and len(result.items) == 2 and isinstance(result.items[1], Closure):
+                items = getattr(body_value(rule.body), "items", ())
+                place, found = items[1].span if items else place, "this function is not marked `linear`"
+            message = "a rule must return a value and a linear function"
+            raise make_error("DL1104", message, (place, found), help=RULE_SHAPE_HELP)
     moving = [
         (name, t)
         for (name, term), t in zip(arguments.items(), tangents, strict=True)

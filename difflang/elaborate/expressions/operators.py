@@ -69,16 +69,16 @@ COMPARISON_FOLDS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a number") -> Array:
+JOIN_HELP = 'join texts by interpolation: `"{a}{b}"`'
+
+
+def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a number", way: str = "") -> Array:
     """The term as an array. Errors: DL0313 if it is something else."""
     if isinstance(term, Array):
         return term
     if isinstance(term, PoisonTerm):
         raise AlreadyReported
-    way = ""
-    if isinstance(term, TextTerm):
-        way = 'a text is not a number; join texts by interpolation: `"{a}{b}"`'
-    elif isinstance(term, HistoryTerm):
+    if isinstance(term, HistoryTerm):
         way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quote_source(span, 'h')} => v)`"
     raise cx.error("DL0313", f"expected {what} here", span, f"this is {show_type(type_of(term))}", way)
 
@@ -144,7 +144,10 @@ def elementwise(
 
         return apply_structural(cx, name, span, terms, spans, **attrs)
     places = spans or [span] * len(terms)
-    arrays = [as_array(cx, t, s) for t, s in zip(terms, places, strict=True)]
+    way = JOIN_HELP if name == "add" else ""
+    arrays = [
+        as_array(cx, t, s, way=way if isinstance(t, TextTerm) else "") for t, s in zip(terms, places, strict=True)
+    ]
     for other in arrays[1:]:
         if name != "select" and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
             raise dtype_mismatch_error(cx, name, span, arrays, spans)

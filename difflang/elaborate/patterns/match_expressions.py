@@ -136,7 +136,8 @@ def missing_cases_error(e: tree.Match, missing: Sequence[str]) -> Exception:
     one = missing == ["_"]
     message = "this `match` does not cover every value" if one else f"this `match` does not cover {some}"
     way = "add a case `_ => …`" if one else f"add {ways}, or `_ => …` for all other values"
-    return make_error("DL0350", message, (e.subject.span, f"`{e.subject.span.text}` may have this value"), help=way)
+    value = "a value that no case names" if one else "this value"
+    return make_error("DL0350", message, (e.subject.span, f"`{e.subject.span.text}` may have {value}"), help=way)
 
 
 def case_body(cx: ElabContext, fit: CheckedPattern, subject: Term, case: tree.Case) -> Callable[[], Walk[Term]]:

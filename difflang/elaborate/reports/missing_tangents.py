@@ -112,7 +112,7 @@ def require_real_result(
     if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
         way = "take `real` or `abs` of the result; `deriv` gives the complex derivative of a holomorphic function"
     elif result_has_tangent(result):
-        way = "take a `sum` of the result, or use `vjp`"
+        way = "take a `sum` of the result" + ", or use `jacobian` or `vjp`" * (operator != "hessian")
     else:
         way = "return a float: an integer or a bool has no derivative"
     raise (yield refused_derivative(cx, message, way, f, traced, args, wrt))

@@ -200,8 +200,10 @@ class ErrorRecovery:
         if not repair_works(self.parser, mend):
             return None
         what = describe_expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
-        way = "the type of a single number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
-        self._report("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
+        empty = what == "a type" and situation.text == "]"
+        way = "the type of a single number has no brackets: `f32`" if empty else ""
+        message = "`[]` names no size" if way else f"{what} is missing"
+        self._report("DL0129", message, before, before, f"expected {what} here" if not way else "", way)
         return self._make(mend)
 
     def _report_missing(self, situation: ErrorContext, kind: str) -> None:

@@ -54,7 +54,7 @@ def test_what_functions_take_and_in_what_they_are_differentiable(offers: dict[st
     ]  # fmt: skip
     assert offers["vector"]["differentiable_in"] == ["x"] and offers["vector"]["gradient"] is None
     assert offers["count"]["differentiable_in"] == [] and offers["count"]["gradient"] is None
-    assert offers["deeper"]["why_not"].startswith("a function calls itself")
+    assert offers["deeper"]["why_not"].startswith("no figure: a function calls itself")
     assert offers["any"]["why_not"] and offers["say"]["why_not"] and offers["say"]["effects"] == ["io"]
 
 

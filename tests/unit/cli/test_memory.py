@@ -71,15 +71,18 @@ def test_a_plan_is_shown_and_given_as_data(file: Path) -> None:
 def test_with_xla_beside_it(file: Path) -> None:
     found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--compile", "--json")
     data = json.loads(found.stdout)
-    assert abs(data["peak"] / data["measured"] - 1) < 0.1
+    off = data["peak"] / data["measured"] - 1
+    assert abs(off) < 0.1
+    shown = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--compile").stdout
+    assert f"; the prediction was {abs(off):.1%} {'higher' if off > 0 else 'lower'}" in shown
 
 
 def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.search(r"```dfl\n(@memory\(32 KiB\).*?)```", text, re.DOTALL)
     told = re.search(
-        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; "
-        r".* (\d+) of its 1,000 states, and the residuals of (\d+)",
+        r"(\d+) KiB without\s+the\s+limit and (\S+) KiB with it; "
+        r".* (\d+) of its 1,000 states, and the residuals[^)]*\) of (\d+)",
         text,
     )
     assert program and told
@@ -130,6 +133,8 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
     [
         ((":f", "--wrt=w"), 2, "DL1210"),
         ((":f", "--wrt=u", "--arg=n=3"), 2, "DL0403"),
+        ((":f", "--arg=m=3"), 2, "it has the parameter w and the size n"),
+        ((":f",), 2, "the size n of `f` is not given"),
         ((":h",), 2, "DL0201"),
         (("",), 2, "model.dfl:f`; the file has f, g"),
         ((":say",), 2, "DL0322"),

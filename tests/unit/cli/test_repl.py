@@ -215,7 +215,7 @@ def test_an_input_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     result = repl("fn f(x: f32) -> f32 = 2 * x", "let y = 1", ":edit f", "f(2.0)")
     assert result.stdout == "fn f(x: f32) -> f32 = 3 * x\n6.0  : f32\n"
     monkeypatch.setenv("EDITOR", "no-such-editor")
-    assert "error[" in repl("1", ":edit").stderr
+    assert "error: the editor" in repl("1", ":edit").stderr
     with pytest.raises(Exception, match="no-such-editor"):
         edit_in_editor("1")
 

@@ -235,9 +235,9 @@ def test_check_shows_what_it_can_mend_and_mends_it(tmp_path: Path) -> None:
     code, _, said = call(file)
     assert code == 1 and "= fix: write `total`" in said and said.endswith("`difflang check --fix` can fix 1\n")
     code, out, said = call("--fix", file)
-    assert (code, out) == (1, "") and f"{file}:2: write `total`\n{file}: 1 mended\n" in said and "no `y`" in said
+    assert (code, out) == (1, "") and f"{file}:2: write `total`\n{file}: 1 fixed\n" in said and "no `y`" in said
     assert file.read_text() == "let total = 1.0\nprint(total)\nprint(y)\n"
-    assert "mended" not in call("--fix", file)[2]
+    assert "fixed" not in call("--fix", file)[2]
 
 
 def test_several_files_their_line_endings_and_marks(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_several_files_their_line_endings_and_marks(tmp_path: Path) -> None:
     right.write_bytes(b"print(1)\r\n")
     before = right.stat().st_mtime_ns
     code, _, said = call("--fix", one, two, right)
-    assert code == 0 and "two.dfl: 1 mended" in said and "one.dfl: 2 mended" in said and "right.dfl" not in said
+    assert code == 0 and "two.dfl: 1 fixed" in said and "one.dfl: 2 fixed" in said and "right.dfl" not in said
     assert one.read_bytes() == (b"\xef\xbb\xbfimport nn (mish)\r\n\r\nlet x = 1\r\nlet y = 2\r\nprint(mish(1.0))\r\n")
     assert two.read_text(encoding="utf-8") == "let θωλ = 2.0\nprint(θωλ)\n"
     assert right.stat().st_mtime_ns == before
@@ -257,7 +257,7 @@ def test_only_the_files_that_are_named_change(tmp_path: Path) -> None:
     (tmp_path / "model.dfl").write_text("pub fn f(rate: f32) -> f32 = rte\n")
     (tmp_path / "main.dfl").write_text('import "./model.dfl"\nprint(model.f(1.0))\n')
     code, _, said = call("--fix", tmp_path / "main.dfl")
-    assert code == 1 and "mended" not in said
+    assert code == 1 and "fixed" not in said
     assert (tmp_path / "model.dfl").read_text().endswith("rte\n")
 
 
