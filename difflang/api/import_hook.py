@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Generator, Sequence
@@ -38,7 +39,7 @@ class DifflangFinder(MetaPathFinder):
         # `path` is that of the package around a submodule.
         for folder in sys.path if path is None else path:
             place = Path(folder or ".") / file
-            if place.is_file():
+            if os.path.isfile(place):
                 return spec_from_file_location(fullname, place, loader=DifflangLoader(place))
         return None
 

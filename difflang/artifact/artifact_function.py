@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.artifact import graph_derivatives, jacobians
-from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, GraphFunction
+from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, GraphFunction, refuse_broken_graph
 from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
@@ -176,7 +176,7 @@ class ArtifactFunction(Unpicklable):
         more: tuple[int | str, ...],
     ) -> ArtifactFunction:
         first: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
-        with classify_errors(), self._context.run_context.lock:
+        with classify_errors(), self._context.run_context.lock, refuse_broken_graph():
             return ArtifactFunction(
                 self._context, make(self._body, wrt_targets(self._body, [*first, *more])), self._held_arrays
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.artifact.flatten_arguments import flatten_value
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.source import NO_SPAN
-from difflang.execution.callable_graph import CallableGraph, SharedContext, random_key
+from difflang.execution.callable_graph import CallableGraph, PreparedGraph, SharedContext, random_key
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.ir.graph import Graph
 from difflang.lower.capacity import Capacity, capacity_numbers
@@ -22,6 +23,24 @@ from difflang.runtime import pytrees
 from difflang.runtime.record_classes import VariantShape, find_record_class, find_variant_class
 from difflang.runtime.value_layouts import FunctionBuilder, RecordLayout, ValueLayout, leaf_count, value_builder
 from difflang.tools.export.artifact_contents import ArtifactContents, ArtifactParam
+
+
+@contextmanager
+def refuse_broken_graph() -> Generator[None, None, None]:
+    """Errors: DL1241 where a graph that comes from a file cannot be compiled or interpreted.
+
+    A graph may be well formed and make no sense: an attribute that its op does not have, a number that does not fit its
+    type. The compiler, NumPy and LAPACK then raise what they like.
+    """
+    try:
+        yield
+    except (DifflangError, MemoryError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:120]}"
+        message = f"the graph in this artifact cannot be run ({printable(reason)})"
+        ways = ("it is damaged, or difflang did not write it: export it again",)
+        raise DifflangError(Diagnostic("DL1241", message, helps=ways)) from error
 
 
 class ArtifactContext:
@@ -92,6 +111,21 @@ class ArtifactProgram(CallableGraph):
         self.build_result, self.build_interpreted = [
             value_builder(body.result, surface.class_of, partial(function_value, limit)) for limit in (self.limit, 0)
         ]
+
+    def compile_under(self, limit: int, capacity: Capacity) -> PreparedGraph:
+        with refuse_broken_graph():
+            return super().compile_under(limit, capacity)
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        executable = self.executable
+        if executable.compiled is None and not pytrees.has_tracers(arrays):
+            with refuse_broken_graph():
+                executable.build()
+        return super().call(arrays)
+
+    def evaluate_graph(self, made: PreparedGraph, arrays: Sequence[Any]) -> list[Any]:
+        with refuse_broken_graph():
+            return super().evaluate_graph(made, arrays)
 
     def program_inputs(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
         """The inputs of the program. Errors: DL1206, DL1207, DL1208."""

@@ -25,12 +25,12 @@ MAX_SOURCE_BYTES = 64 * 2**20
 def read_source(path: Path, name: str) -> Source:
     """The text of a program file. Errors: DL0701 if it cannot be read, DL0102 if it is not text."""
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise read_error(name, "this is a directory", "name a file in it")
         data = path.read_bytes()
     except OSError as error:
         file, colon, entry = name.rpartition(":")
-        whole = colon and entry.isidentifier() and Path(file).is_file()
+        whole = colon and entry.isidentifier() and os.path.isfile(file)
         way = f"this command takes whole files: write `{file}`" if whole else ""
         raise read_error(name, (error.strerror or "it cannot be read").lower(), way) from None
     return decode_source(data, name)

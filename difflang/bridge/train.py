@@ -7,6 +7,7 @@ stop, and the loop ends with an error that names the cause.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -239,13 +240,13 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         files.archive_format(path)
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):
             raise write_error(str(path), FileNotFoundError(ENOENT, "there is no such folder"))
 
     @property
     def steps(self) -> list[int]:
         """A list of one entry if the file has a state; the state itself holds its step."""
-        return [0] if self.path.exists() else []
+        return [0] if os.path.exists(self.path) else []
 
     def save(self, step: int, state: TrainState) -> None:
         files.save(self.path, state)

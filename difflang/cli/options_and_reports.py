@@ -136,10 +136,10 @@ def load_source(file: str) -> tuple[Source, Path | None]:
 def split_entry(text: str) -> tuple[str, str | None]:
     """Split `FILE:entry` in two. If a file has the whole name, it is that file; `C:\\x.dfl` has no entry."""
     file, colon, entry = text.rpartition(":")
-    if not colon or not entry.isidentifier() or Path(text).exists():
+    if not colon or not entry.isidentifier() or os.path.exists(text):
         return text, None
     # A drive letter of Windows.
-    if len(file) == 1 and file != "-" and not Path(file).exists():
+    if len(file) == 1 and file != "-" and not os.path.exists(file):
         return text, None
     return file, entry
 

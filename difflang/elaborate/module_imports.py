@@ -206,7 +206,7 @@ def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> Im
         if (path := existing_file(folder, text)) is not None:
             return ImportTarget(resolve_within(path, folder, item), shown, file.library)
     parent = file.folder / os.path.dirname(text)
-    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl")) if p.is_file()]
+    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl")) if os.path.isfile(p)]
     way, fixes = did_you_mean(text, files, item.module_span)
     raise missing_module_error(item, f"there is no file `{text}`", f"looked in {folder_text(file)}", way, fixes)
 
@@ -237,7 +237,7 @@ def existing_file(folder: Path, text: str) -> Path | None:
     """The file of that name in a folder, or None."""
     try:
         path = folder / text
-        return path if path.is_file() else None
+        return path if os.path.isfile(path) else None
     except (OSError, ValueError):  # not a valid file name
         return None
 

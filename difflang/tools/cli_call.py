@@ -6,6 +6,7 @@ type in the file's header, then the call. So every error in it is reported like 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -161,7 +162,7 @@ def split_file_spec(text: str) -> tuple[str, str | None]:
     """Split `@FILE:NAME` in two; if a file has the whole name, it is that file."""
     whole = text.removeprefix("@")
     file, colon, member = whole.rpartition(":")
-    if not colon or not file or Path(whole).exists() or any(c in member for c in "/\\"):
+    if not colon or not file or os.path.exists(whole) or any(c in member for c in "/\\"):
         return whole, None
     return file, member
 

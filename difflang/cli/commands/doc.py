@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
 
 
 def is_path(what: str) -> bool:
-    return what.endswith(".dfl") or "/" in what or Path(what).is_dir()
+    return what.endswith(".dfl") or "/" in what or os.path.isdir(what)
 
 
 def parse_page(path: Path) -> DocPage:

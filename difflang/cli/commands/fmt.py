@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,7 @@ def program_files(files: tuple[str, ...]) -> Iterator[str]:
     """The named programs; for a folder all programs below it, except hidden ones."""
     for file in files:
         folder = Path(file)
-        if file == "-" or not folder.is_dir():
+        if file == "-" or not os.path.isdir(folder):
             yield file
             continue
         for path in sorted(folder.rglob("*.dfl")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +30,7 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
         raise click.UsageError(
             "Jupyter starts the kernel with -f FILE; run `difflang kernel install` to register it", ctx
         )
-    if not Path(connection_file).is_file():
+    if not os.path.isfile(connection_file):
         raise click.BadParameter(f"there is no file '{connection_file}'", ctx, param_hint="-f")
     from difflang.cli.jupyter_kernel import run_kernel
 

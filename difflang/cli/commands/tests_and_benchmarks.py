@@ -376,7 +376,7 @@ def find_programs(paths: Iterable[str]) -> list[str]:
     """The files for these paths, each once; folders in the order of names, without hidden files."""
     found: dict[str, None] = {}
     for path in paths:
-        found.update(dict.fromkeys(programs_in_folder(Path(path)) if Path(path).is_dir() else (path,)))
+        found.update(dict.fromkeys(programs_in_folder(Path(path)) if os.path.isdir(path) else (path,)))
     return list(found)
 
 

@@ -21,7 +21,7 @@ def is_decimal(text: str) -> bool:
 
 def real_part_dtype(dtype: DType) -> Any:
     """The element type of NumPy for a float type, or for the parts of a complex one."""
-    return np.zeros((), numpy_dtype(dtype)).real.dtype
+    return np.real(np.zeros(1, numpy_dtype(dtype))).dtype
 
 
 def nearest_floats(texts: Sequence[str], parsed: np.ndarray, target: Any) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,9 +21,9 @@ class FileAccess(Struct, frozen=True):
     def resolve(self, name: str, span: Span) -> Path:
         """The existing file with this name, relative to the program's folder. Errors: DL0701, DL0702."""
         path = self.allowed_path(name, span)
-        if path.is_dir():
+        if os.path.isdir(path):
             raise make_error("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise make_error(
                 "DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder}")
             )
@@ -31,10 +32,10 @@ class FileAccess(Struct, frozen=True):
     def resolve_output(self, name: str, span: Span) -> Path:
         """The path to write a file with this name to. Errors: DL0702, DL0710."""
         path = self.allowed_path(name, span)
-        if path.is_dir():
+        if os.path.isdir(path):
             raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
         # Folders are not created: a typing error in a path should not scatter files.
-        if not path.parent.is_dir():
+        if not os.path.isdir(path.parent):
             raise make_error(
                 "DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="create it first"
             )

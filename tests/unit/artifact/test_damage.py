@@ -194,6 +194,41 @@ def test_members_that_are_wrong(what: str, whole: bytes) -> None:
     assert code_of(repacked(whole, WRONG[what])) == "DL1241"
 
 
+# ---- Well formed, and without sense
+
+
+CRAFTED: dict[str, dict[str, Any]] = {
+    "a number that does not fit": {"op": "const", "value": 10**30},
+    "a text for a number": {"op": "const", "value": "x"},
+    "a list for a number": {"op": "const", "value": []},
+    "a number with an attribute of another op": {"op": "const", "axis": 1},
+    "a product with an attribute": {"op": "mul", "axis": 0},
+}
+
+
+@pytest.mark.parametrize("what", CRAFTED)
+def test_a_graph_without_sense_is_refused_when_it_runs(what: str, whole: bytes, tmp_path: Path) -> None:
+    wanted = dict(CRAFTED[what])
+    name = wanted.pop("op")
+
+    def change(members: dict[str, bytes]) -> None:
+        graphs = json.loads(members["graph.json"])
+        for graph in graphs["graphs"]:
+            for eqn in graph[2]:
+                if eqn[0] == name:
+                    eqn[3] |= wanted
+        members["graph.json"] = json_bytes(graphs)
+
+    (tmp_path / "f.dflx").write_bytes(repacked(whole, change))
+    m: Any = difflang.loads(SOURCE, name="crafted")
+    args = m.Net(w=np.ones(3, np.float32), b=np.float32(1), name="a"), m.Twice(k=np.float32(2)), np.int32(1)
+    for run in ("interpret", "__call__"):
+        with pytest.raises(difflang.ArtifactError, match=r"cannot be run|damaged"):
+            getattr(difflang.runtime.load(tmp_path / "f.dflx"), run)(*args)
+    with pytest.raises(difflang.ArtifactError):
+        difflang.runtime.load(tmp_path / "f.dflx").vjp("m.w")(*args)
+
+
 def compressed(whole: bytes) -> bytes:
     """The same members in another archive, one of them a bomb."""
     file = BytesIO()
