@@ -229,7 +229,7 @@ REFUSED = [
     ("fn f(a: f32[n, n], b: f32) -> f32 = solve(a, b)", "DL0312", "as many axes"),
     ("fn f(a: i32[n, n]) -> i32[n, n] = inv(a)", "DL0311", "`inv` takes"),
     ("fn f(a: i32[2, 2]) -> i32 = det(a)", "DL0311", "`det` takes"),
-    ("fn f(a: f32[n, n]) -> f32[n, n] = solve_triangular(a, a, upper = true)", "DL0319", "has no `upper`"),
+    ("fn f(a: f32[n, n]) -> f32[n, n] = solve_triangular(a, a, upper = true)", "DL0319", "has no parameter `upper`"),
 ]  # fmt: skip
 
 

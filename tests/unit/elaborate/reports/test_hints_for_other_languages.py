@@ -17,7 +17,7 @@ PROGRAMS = {
     "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "read the contents of an enum with `match`",
     "fn f(n: i32) -> i32 {\n  var k = n\n  let h = while k > 0 {\n    k -= 1\n    yield k\n  }\n  h[0]\n}":
         "a history has no indices: iterate with `for v in h`, or fold it with `reduce`",
-    'print("a" + "b")': 'a text is not a number; join texts by interpolation: `"{a}{b}"`',
+    'print("a" + "b")': 'join texts by interpolation: `"{a}{b}"`',
     "print(normal(3, seed = 1))":
         "set the seed with `--seed`, or use a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
