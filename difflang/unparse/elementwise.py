@@ -32,7 +32,7 @@ from difflang.unparse.unparser import Unparser, tensor_type
 SAME_NAME = """
 abs sign floor ceil round trunc sqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
 atanh sigmoid relu softplus gelu erf erfc erfinv gamma lgamma digamma isnan isinf isfinite bit_not popcount real imag
-conj atan2 hypot xlogy bit_and bit_or bit_xor shift_left shift_right max min stop complex
+conj atan2 hypot logaddexp xlogy bit_and bit_or bit_xor shift_left shift_right max min stop complex
 """.split()  # noqa: SIM905 - words are read more easily so
 OPERATORS = {
     "add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "div": ("/", PRODUCT),
@@ -181,6 +181,17 @@ def binade(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     most = 2.0 ** safe_max_exponent(numpy_dtype(x.dtype))
     text = f"stop(clamp({x.text}, {1.0 / most!r}, {most!r}))"
     return [Fragment(text, POSTFIX, x.shape, x.dtype)]
+
+
+@unparse_rule("hypot_share")
+def share_of_distance(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """x / hypot(x, y), but 0 at the origin; in a single expression without that case."""
+    x, y = common_dtype([writer.words(v) if writer.single_expression else writer.as_name(v) for v in eqn.operands])
+    below = call_fragment("hypot", x, y, shape=broadcast_shape(x.shape, y.shape), dtype=x.dtype)
+    if not writer.single_expression:
+        none = f"{x.at(SUM)} == 0.0 and {y.at(SUM)} == 0.0"
+        below = Fragment(f"where({none}, 1.0, {below.text})", POSTFIX, below.shape, below.dtype, below.shows_dtype)
+    return [infix("/", PRODUCT, x, below)]
 
 
 @unparse_rule("polygamma")

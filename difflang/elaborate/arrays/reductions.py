@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -195,7 +196,7 @@ def norm(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("logsumexp", "softmax", "log_softmax")
 def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Without overflow: the largest element is subtracted first. Infinite elements share the weight evenly."""
+    """Without overflow: the largest element is subtracted first. Several Inf share the weight; all -Inf have none."""
     took = BuiltinArgs(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
     x, span = took.array("x"), args.span
     require_floats(cx, x, took.span("x"), name)
@@ -204,15 +205,32 @@ def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
     top = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_top", x, axes, span).value))
     tops = broadcast_back(cx, top, x, axes, span)
     powers = as_array(cx, elementwise(cx, "exp_sub", span, (x, tops)), span)
-    sums = emit_reduction(cx, "reduce_sum", powers, axes, span)
     if name == "softmax":
+        sums = emit_reduction(cx, "reduce_sum", powers, axes, span)
         return elementwise(cx, "div", span, (powers, broadcast_back(cx, sums, x, axes, span)))
-    logs = as_array(cx, elementwise(cx, "log", span, (sums,)), span)
+    logs = log_of_sum(cx, powers, x, top, axes, span)
     if name == "log_softmax":
         shifted = elementwise(cx, "sub", span, (x, tops))
         return elementwise(cx, "sub", span, (shifted, broadcast_back(cx, logs, x, axes, span)))
-    whole = as_array(cx, elementwise(cx, "add", span, (logs, top)), span)
+    # Where all are -Inf the sum stays 0 as they move: its slope is 0.
+    nothing = Array(cx.emit("const", span, value=-math.inf, type=top.tensor))
+    empty = elementwise(cx, "eq", span, (top, nothing))
+    whole = elementwise(cx, "select", span, (empty, nothing, elementwise(cx, "add", span, (logs, top))))
+    whole = as_array(cx, whole, span)
     return restore_axes(cx, whole, x, axes, span) if name == "logsumexp" and took.flag("keepdims") else whole
+
+
+def log_of_sum(cx: ElabContext, powers: Array, x: Array, top: Array, axes: tuple[int, ...], span: Span) -> Array:
+    """The logarithm of the sum of `powers`, of which those of `top` are 1: by `log1p` of all but one of these."""
+    at_top = elementwise(cx, "eq", span, (x, broadcast_back(cx, top, x, axes, span)))
+    one, zero = [Array(cx.emit("const", span, value=v, type=x.tensor)) for v in (1, 0)]
+    ones = as_array(cx, elementwise(cx, "select", span, (at_top, one, zero)), span)
+    others = emit_reduction(
+        cx, "reduce_sum", as_array(cx, elementwise(cx, "sub", span, (powers, ones)), span), axes, span
+    )
+    one = Array(cx.emit("const", span, value=1, type=others.tensor))
+    more = elementwise(cx, "sub", span, (emit_reduction(cx, "reduce_sum", ones, axes, span), one))
+    return as_array(cx, elementwise(cx, "log1p", span, (elementwise(cx, "add", span, (others, more)),)), span)
 
 
 def broadcast_back(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
@@ -233,17 +251,6 @@ def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if order == 0:
         return elementwise(cx, "digamma", args.span, x, (took.span("x"),))
     return elementwise(cx, "polygamma", args.span, x, (took.span("x"),), n=order)
-
-
-@builtin("logaddexp")
-def logaddexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`logsumexp` of two arrays, elementwise."""
-    took = BuiltinArgs(cx, args, name, "x y")
-    x, y, span = took.term("x"), took.term("y"), args.span
-    top = as_array(cx, elementwise(cx, "max", span, (x, y), (took.span("x"), took.span("y"))), span)
-    top = Array(cx.emit("stop", span, top.value))
-    powers = [elementwise(cx, "exp_sub", span, (side, top)) for side in (x, y)]
-    return elementwise(cx, "add", span, (top, elementwise(cx, "log", span, (elementwise(cx, "add", span, powers),))))
 
 
 @builtin("cumsum", "cumprod")

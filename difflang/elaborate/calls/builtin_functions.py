@@ -101,7 +101,9 @@ ELEMENTWISE_ARITY = {
         ],
         1,
     ),
-    **dict.fromkeys(["atan2", "hypot", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2),
+    **dict.fromkeys(
+        ["atan2", "hypot", "logaddexp", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2
+    ),
 }
 
 BuiltinFunction = Callable[[ElabContext, "CallArgs"], Walk[Term]]

@@ -1,4 +1,7 @@
-"""Powers and logarithms of two operands, `pow`, `xlogy`, `exp_sub`, where a rounded intermediate would cost digits."""
+"""Powers and logarithms of two operands, where a rounded intermediate would cost digits.
+
+`pow`, `xlogy`, `exp_sub` and `logaddexp`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from difflang.ir.graph import Value
 from difflang.ir.op import Op
 from difflang.numerics import accurate_elementary
 from difflang.ops.arrays.constants import stop
-from difflang.ops.elementwise.comparison_and_logic import eq, ge, logical_and
-from difflang.ops.elementwise.elementary_functions import POSITIVE, exp, log
+from difflang.ops.elementwise.comparison_and_logic import eq, ge, isinf, logical_and
+from difflang.ops.elementwise.elementary_functions import POSITIVE, exp, log, sigmoid
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
     HOLOMORPHIC_DTYPES,
@@ -140,4 +143,28 @@ exp_sub = binary_op(
     samples=(UniformSamples(), UniformSamples()),
     doc="""`exp(x - y)`; 1 where x = y, infinite ones too. Units: 1, 1 -> 1.
     Kinks: none.""",
+)
+
+
+def share_of_sum(x: Value, y: Value) -> Value:
+    """`exp(x) / (exp(x) + exp(y))`: half at a pair of Inf, and 0 at a pair of -Inf, since their sum stays 0."""
+    even = logical_and.one(eq.one(x, y), isinf.one(x))
+    share = sigmoid.one(select.one(even, full_like(x, 0.0), x - y))
+    return select.one(eq.one(x, full_like(x, -np.inf)), full_like(x, 0.0), share)
+
+
+def logaddexp_lower(jax: Any, x: Any, y: Any) -> Any:
+    lax = jax.lax
+    top, bottom = lax.max(x, y), lax.min(x, y)
+    return lax.add(top, lax.log1p(lax.exp(subtract_or_zero(jax, bottom, top))))
+
+
+logaddexp = binary_op(
+    "logaddexp",
+    jvp=(lambda d, z, x, y: d * share_of_sum(x, y), lambda d, z, x, y: d * share_of_sum(y, x)),
+    reference=np.logaddexp,
+    lower=logaddexp_lower,
+    samples=(UniformSamples(), UniformSamples()),
+    doc="""`log(exp(x) + exp(y))` without overflow or cancellation. Units: 1, 1 -> 1.
+    Kinks: at a pair of Inf half in each, at a pair of -Inf 0 in both.""",
 )

@@ -129,9 +129,36 @@ def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
     return lax.select(flat, long, grown)
 
 
+def hypot_share_reference(x: Array, y: Array) -> Array:
+    r = np.hypot(x, y)
+    return x / np.where(r == 0, x.dtype.type(1), r)
+
+
+def hypot_share_lower(jax: Any, x: Any, y: Any) -> Any:
+    lax, r = jax.lax, hypot_lower(jax, x, y)
+    return lax.div(x, lax.select(lax.eq(r, lax.full_like(r, 0)), lax.full_like(r, 1), r))
+
+
+def hypot_share_turned(x: Value, y: Value) -> Value:
+    """What turns the direction of (x, y): `y / (x^2 + y^2)`."""
+    return hypot_share.one(y, x) / hypot.one(x, y)
+
+
+hypot_share = binary_op(
+    "hypot_share",
+    # Not (1 - z^2) / r, which cancels.
+    jvp=(
+        lambda d, z, x, y: d * (hypot_share.one(y, x) * hypot_share_turned(x, y)),
+        lambda d, z, x, y: d * -(z * hypot_share_turned(x, y)),
+    ),
+    reference=hypot_share_reference,
+    lower=hypot_share_lower,
+    samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
+    doc="""`x / sqrt(x^2 + y^2)`, the slope of `hypot`, and 0 at (0, 0). Units: u, u -> 1. Kinks: NaN at (0, 0).""",
+)
 hypot = binary_op(
     "hypot",
-    jvp=(lambda d, z, x, y: d * (x / one_if_zero(z)), lambda d, z, x, y: d * (y / one_if_zero(z))),
+    jvp=(lambda d, z, x, y: d * hypot_share.one(x, y), lambda d, z, x, y: d * hypot_share.one(y, x)),
     reference=np.hypot,
     lower=hypot_lower,
     samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
