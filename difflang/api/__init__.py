@@ -23,6 +23,7 @@ from difflang.base.unpicklable import Unpicklable
 from difflang.driver import check_and_run
 from difflang.driver.python_warnings import issue_warning
 from difflang.syntax import tree
+from difflang.tools.verify_rules import verify_rules
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.module_scope import ModuleScope as Declarations
@@ -166,11 +167,14 @@ def build_module(
     checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
+    # After checking, since it elaborates the declared types.
+    verify_externs(checked.module)
+    verify_rules(checked, path)
+    if checked.errors:
+        raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
         issue_warning(checked.diagnostics)
         # The warnings have been issued: later elaborations must not repeat them.
         checked.session.diagnostics.clear()
-    # After checking, since it elaborates the declared types.
-    verify_externs(checked.module)
     file = str(path) if path is not None else None
     return Module(LoadedProgram(checked, name, path, seed, records=classes[0]), checked.module, name, file)

@@ -197,6 +197,8 @@ CODE_TITLES: dict[str, str] = {
     "DL1106": "an inverse that does not invert",
     "DL1107": "a linear equation whose structure is known only at run time",
     "DL1108": "recursion within a rule",
+    "DL1109": "a rule that differs from its function",
+    "DL1110": "a rule that cannot be verified",
     # ---- 12: Python and artifacts
     "DL1201": "an argument with the wrong element type",
     "DL1202": "an argument with the wrong shape",

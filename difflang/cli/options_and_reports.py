@@ -149,10 +149,12 @@ def check_program_file(
 ) -> tuple[CheckedProgram, Path | None, str | None]:
     """Read and check `FILE:ENTRY`: the program, its path, the entry. Exits with 1 if the program has errors."""
     from difflang.driver.check_and_run import check_program
+    from difflang.tools.verify_rules import verify_rules
 
     file, entry = split_entry(program)
     source, path = load_source(file)
     checked = check_program(source, default_float, path, folders)
+    verify_rules(checked, path)
     exit_if_errors(checked, source, lambda text: check_program(text, default_float, path, folders).diagnostics)
     return checked, path, entry
 

@@ -7,7 +7,7 @@ leaves the rest unchanged. The REPL, the notebook kernel and Python decide where
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,10 @@ class SessionSnapshot(Struct, frozen=True, eq=False):
         return self.runner.read(name).leaves or ()
 
 
+RuleVerifier = Callable[[SessionSnapshot, Sequence[tree.Rule]], Iterable[Diagnostic]]
+"""The errors and warnings about new rules of a session."""
+
+
 class InteractiveSession:
     """The module that inputs build up, and the runner that executes them."""
 
@@ -80,12 +84,13 @@ class InteractiveSession:
         warn: Callable[[list[Diagnostic]], None],
         default_float: str = "f32",
         paths: tuple[Path, ...] = (),
+        verify: RuleVerifier = lambda snapshot, rules: (),
     ) -> None:
         self.module = ModuleScope(Source("<session>", ""), DTYPES[default_float], prelude=load_prelude())
         self.search = ImportSearch(access.folder, paths)
         self.file = ModuleFile(self.module, (), None, access.folder)
         self.files: dict[Path | None, ModuleFile] = {None: self.file}
-        self.warn = warn
+        self.warn, self.verify = warn, verify
         self.checkers: dict[ModuleScope, HostWalk] = {}
         self.runner = HostRunner(Session(), self.module, engine, access, seed, write, warn)
         if engine.name == "xla":
@@ -106,6 +111,7 @@ class InteractiveSession:
         before = self.state()
         try:
             self.check(items)
+            self.verify_rules(items)
             self.past.append(before)
             self.inputs += (text.lstrip("\n"),)
         except BaseException:
@@ -118,6 +124,14 @@ class InteractiveSession:
         except BaseException:
             self.reset_elaboration()
             raise
+
+    def verify_rules(self, items: tuple[tree.Item, ...]) -> None:
+        """Errors: those of new rules that differ from their functions."""
+        if rules := [item for item in items if isinstance(item, tree.Rule)]:
+            found = list(self.verify(self.snapshot(), rules))
+            if any(d.severity == "error" for d in found):
+                raise DifflangError(*found)
+            self.warn(found)
 
     def parsed(self, text: str, name: str = "") -> tuple[tree.Item, ...]:
         """Errors: DL01."""

@@ -207,7 +207,10 @@ class GraphAtPoint:
 
     def random_derivative(self, rng: np.random.Generator) -> DirectionalDerivative:
         """The derivative along a random direction. Errors: InternalError if a rule cannot be applied."""
-        tangents = [random_direction(rng, x) for x in self.select_wrt(self.exact)]
+        return self.derivative_along([random_direction(rng, x) for x in self.select_wrt(self.exact)], rng)
+
+    def derivative_along(self, tangents: list[Array], rng: np.random.Generator) -> DirectionalDerivative:
+        """The derivative along tangents of the params in `wrt`, against a random cotangent. Errors: InternalError."""
         cotangents = [normalize_direction(random_direction(rng, y), y) for y in self.values]
         push = PreciseRun.evaluate(self.push, [*self.exact, *tangents])
         pull = PreciseRun.evaluate(self.pull, [*self.exact, *cotangents])

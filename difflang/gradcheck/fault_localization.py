@@ -174,7 +174,9 @@ def differentiable_operands(eqn: Eqn) -> Mask:
     rules = eqn.op.jvp or eqn.op.transpose
     found = active_mask([v.type for v in eqn.operands])
     if rules is None:
-        return found
+        # A rule of the program takes no tangent of the top-level values that it reads.
+        taken = eqn.attrs.get("wrt", found)
+        return tuple([f and t for f, t in zip(found, taken, strict=True)])
     return tuple([f and rules[min(i, len(rules) - 1)] is not None for i, f in enumerate(found)])
 
 

@@ -346,6 +346,12 @@ class Rule(Node, frozen=True):
     by: str | None
     body: Expr
     doc: str | None = None
+    attributes: tuple[Attribute, ...] = ()
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether it is not compared with its function."""
+        return any(a.name == "unchecked" for a in self.attributes)
 
 
 class Field(Node, frozen=True):

@@ -55,7 +55,7 @@ class TreeBuilder(ExpressionBuilder):
         return replace(fn, span=span, pub=True, doc=self.doc_comment(span.start), attributes=attributes)
 
     def attributed(self, span: Span, attributes: tuple[tree.Attribute, ...], item: Any) -> Any:
-        if isinstance(item, tree.Fn):
+        if isinstance(item, (tree.Fn, tree.Rule)):
             return replace(item, span=span, attributes=attributes, doc=self.doc_comment(span.start))
         return replace(item, span=span, attributes=attributes)
 

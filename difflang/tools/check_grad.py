@@ -151,8 +151,10 @@ def find_finite_arguments(
     arguments: Sequence[CallArgument],
     constants: Sequence[Any],
     seed: int,
+    most: int | None = None,
 ) -> list[Any]:
-    """Random arguments at which the function has a finite value. Errors: DL09, DL1210."""
+    """Random arguments at which the function is finite after at most `most` operations. Errors: DL09, DL1210."""
+    most = most or MAX_OPERATIONS
     rng = np.random.default_rng(seed)
     graph = finalize_graph(entry.graph)
     failure = make_error("DL1210", "its value is never finite")
@@ -164,12 +166,10 @@ def find_finite_arguments(
             *constants,
         ]
         try:
-            sized = with_fitted_capacity(session, entry, arrays, MAX_OPERATIONS).graph
-            results = evaluate_with_limit(
-                MAX_OPERATIONS, graph if sized is entry.graph else finalize_graph(sized), *arrays
-            )
+            sized = with_fitted_capacity(session, entry, arrays, most).graph
+            results = evaluate_with_limit(most, graph if sized is entry.graph else finalize_graph(sized), *arrays)
         except StepLimitExceeded:
-            failure = make_error("DL1210", f"it does not finish within {MAX_OPERATIONS:,} operations")
+            failure = make_error("DL1210", f"it does not finish within {most:,} operations")
             endless += 1
             if endless == MAX_ENDLESS_RUNS:
                 break

@@ -135,11 +135,21 @@ def sample_leaves(rng: np.random.Generator, type: LangType, drawing: SamplingRan
             return [sample_key(rng)]
         case TupleType(items=items) | RecordType(fields=items) | VariantType(fields=items):
             return [leaf for t in items for leaf in sample_leaves(rng, t, drawing)]
-        case SumType(options=options):
-            tag = np.asarray(rng.choice(type.tag_values), np.int32)
-            return [tag, *[leaf for t in options for leaf in sample_leaves(rng, t, drawing)]]
+        case SumType():
+            return sample_sum(rng, type, drawing)
         case _:
             return [sample_array(rng, t, drawing) for t in leaf_types(type)]
+
+
+def sample_sum(rng: np.random.Generator, type: SumType, drawing: SamplingRanges) -> list[Any]:
+    """A random tag and the leaves of all options; those of options not selected are zero, as in any value."""
+    tag = np.asarray(rng.choice(type.tag_values, tuple(n for n in type.tag.shape if isinstance(n, int))), np.int32)
+    leaves: list[Any] = []
+    for value, option in zip(type.tag_values, type.options, strict=True):
+        for leaf in sample_leaves(rng, option, drawing):
+            chosen = np.reshape(tag == value, (*tag.shape, *[1] * (leaf.ndim - tag.ndim)))
+            leaves.append(np.where(chosen, leaf, np.zeros_like(leaf)))
+    return [tag, *leaves]
 
 
 def sample_key(rng: np.random.Generator) -> Any:

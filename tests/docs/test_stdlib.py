@@ -21,8 +21,8 @@ from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
-UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap", "mixing"} | {
-    "bisect", "chandrupatla", "newton", "secant", "newton_system", "fixed_point", "known_zero",
+UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap"} | {
+    "bisect", "chandrupatla", "newton", "secant", "newton_system", "fixed_point",
     "polar",  # its derivative without the rule is that of singular vectors, which rounding decides
 }  # fmt: skip  # take functions: a test beside, and tests/stdlib, compare derivatives
 

@@ -21,6 +21,7 @@ from difflang.execution.engine import Engine
 from difflang.ir.op import OPS
 from difflang.tools.testing.suite import Suite, SuiteOptions
 from difflang.tools.verify_fixes import certain_fixes, verify_fixes
+from difflang.tools.verify_rules import verify_rules
 from support.golden import accept
 
 PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
@@ -42,7 +43,9 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
 
 
 def again(source: Source, path: Path) -> tuple[Diagnostic, ...]:
-    return check_and_run.check_program(source, path=path, examples=True).diagnostics
+    checked = check_and_run.check_program(source, path=path, examples=True)
+    verify_rules(checked, path)
+    return checked.diagnostics
 
 
 def said(found: tuple[Diagnostic, ...]) -> Counter[tuple[str, str]]:

@@ -27,6 +27,7 @@ from difflang.cli import main
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import same_output
+from difflang.tools.verify_rules import verify_rules
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
@@ -126,6 +127,7 @@ def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folde
     """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
     shown = io.StringIO()
     checked = check_and_run.check_program(Source(name, text), path=folder / name if folder is not None else None)
+    verify_rules(checked, folder / name if folder is not None else None)
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
     if checked.errors:

@@ -57,6 +57,7 @@ def check(
     """
     from difflang.driver import check_and_run
     from difflang.tools import verify_fixes
+    from difflang.tools.verify_rules import verify_rules
 
     # Both would write to standard output.
     if fix and form != "human" and "-" in files:
@@ -70,16 +71,18 @@ def check(
             source, path = load_source(file)
 
             if data:
-                reports = check_data(
-                    check_and_run.check_program(source, default_float, path, folders), path, entry, data
-                )
+                checked = check_and_run.check_program(source, default_float, path, folders)
+                verify_rules(checked, path)
+                reports = check_data(checked, path, entry, data)
                 found += reports
                 if not reports and form == "human":
                     click.echo(f"{', '.join(map(str, data))}: fits {file}", err=True)
                 continue
 
             def recheck(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
-                return check_and_run.check_program(text, default_float, path, folders, examples=True).diagnostics
+                checked = check_and_run.check_program(text, default_float, path, folders, examples=True)
+                verify_rules(checked, path)
+                return checked.diagnostics
 
             if fix:
                 found += apply_fixes(file, path, source, recheck)

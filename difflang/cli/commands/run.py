@@ -42,6 +42,7 @@ def run_program(
     from difflang.driver import check_and_run
     from difflang.host import program_args
     from difflang.tools import cli_call
+    from difflang.tools.verify_rules import verify_rules
 
     limits: list[int] = []
     engine = replace(engine, on_limit=limits.append)
@@ -52,6 +53,7 @@ def run_program(
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; use --set for a value", param_hint="--arg")
     source, path = load_source(file)
     checked = check_and_run.check_program(source, default_float, path, folders, most_steps=max_steps)
+    verify_rules(checked, path)
     exit_if_errors(
         checked, source, lambda text: check_and_run.check_program(text, default_float, path, folders).diagnostics
     )

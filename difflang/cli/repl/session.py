@@ -70,12 +70,14 @@ class CompilerLoader:
         from difflang.driver.check_and_run import file_access
         from difflang.driver.interactive_session import InteractiveSession
         from difflang.execution.engine import Engine
+        from difflang.tools.verify_rules import session_rule_faults
 
         engine, device, seed, default_float, folders = self.options
         made = Engine(engine, device)
         return InteractiveSession(
-            made, file_access(None, folders), seed, self.echo, self.print_warnings, default_float, folders
-        )
+            made, file_access(None, folders), seed, self.echo, self.print_warnings, default_float, folders,
+            session_rule_faults,
+        )  # fmt: skip
 
     def print_warnings(self, diagnostics: list[Diagnostic]) -> None:
         if diagnostics:

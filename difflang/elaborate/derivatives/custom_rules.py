@@ -24,6 +24,7 @@ from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
 from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.specialization import call_operands, call_result, function_context, instantiate, parameter_terms
+from difflang.elaborate.statements.decorators import check_rule_attributes
 from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.statements.printing import no_failure_in_caller, silence_if_suppressed
 from difflang.elaborate.terms import Closure, PoisonTerm, Term, Tuple, leaf_hints, leaves, term_from_leaves, type_of
@@ -352,6 +353,7 @@ def check_rule(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[N
 
 
 def elaborate_rule_alone(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[None]:
+    check_rule_attributes(rule)
     decl = module.fns.get(rule.name)
     if decl is None or decl.host:
         way = "a rule must be in the file of its function"

@@ -17,6 +17,7 @@ from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import child_nodes
+from difflang.types.type_errors import make_error
 
 DECORATOR_NAMES = ("checkpoint", "memory", "unchecked", "deterministic")
 # The strategies, each with the name of the number that it takes.
@@ -59,6 +60,18 @@ def apply_decorators(
                 way, fixes = did_you_mean(name, DECORATOR_NAMES, attribute.span, "@")
                 way = way or f"the attributes are @{', @'.join(DECORATOR_NAMES)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
+
+
+def check_rule_attributes(rule: tree.Rule) -> None:
+    """Check that a rule has no attribute but `@unchecked`. Errors: DL0209."""
+    for i, attribute in enumerate(rule.attributes):
+        if attribute.name != "unchecked":
+            message = f"a rule does not take `@{attribute.name}`"
+            raise make_error("DL0209", message, (attribute.span, ""), help="the attribute of a rule is `@unchecked`")
+        if attribute.args:
+            raise make_error("DL0209", "`@unchecked` takes no arguments", (attribute.span, ""))
+        if i:
+            raise make_error("DL0209", "`@unchecked` appears twice", (attribute.span, ""))
 
 
 def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ...], why: str) -> None:

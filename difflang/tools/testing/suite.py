@@ -103,7 +103,7 @@ class Suite:
                 self.test_case(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Test)
             ]
             entries += [self.example(comment) for comment in self.checked.examples]
-            entries += [self.rule_case(rule) for rule in self.checked.module.rules.values()]
+            entries += [self.rule_case(rule) for rule in self.checked.module.rules.values() if not rule.unchecked]
         entries.sort(key=lambda each: each[0].line)
         self.found = entries
 

@@ -21,7 +21,7 @@ def audited(source: str, x: float = 0.7) -> GradcheckReport:
 
 
 def module(rule: str, f: str = "sin(cube(x))") -> str:
-    return f"{BODY}rule cube(x) {{ {rule} }}\nfn f(x: f64) -> f64 = {f}\n"
+    return f"{BODY}@unchecked rule cube(x) {{ {rule} }}\nfn f(x: f64) -> f64 = {f}\n"
 
 
 @pytest.mark.parametrize("f", AROUND)
@@ -52,7 +52,7 @@ def test_a_wrong_rule_is_at_fault_at_its_line(rule: str, what: str, relative: fl
 
 
 def test_a_function_with_a_wrong_rule_by_itself() -> None:
-    source = BODY.replace("cube", "f") + "rule f(x) { (f(x) + 1, linear |dx| 3 * x^2 * dx) }\n"
+    source = BODY.replace("cube", "f") + "@unchecked rule f(x) { (f(x) + 1, linear |dx| 3 * x^2 * dx) }\n"
     report = audited(source)
     assert report.fault is not None and report.fault.component == "its value"
 
@@ -60,7 +60,7 @@ def test_a_function_with_a_wrong_rule_by_itself() -> None:
 def test_an_integer_beside_it_is_compared_too() -> None:
     source = """
 fn parts(x: f64) -> (f64, i32) = (x * x, i32(x) + 3)
-rule parts(x) { ((x * x, i32(x) + 4), linear |dx| (2.0 * x * dx, ())) }
+@unchecked rule parts(x) { ((x * x, i32(x) + 4), linear |dx| (2.0 * x * dx, ())) }
 fn f(x: f64) -> f64 {
   let (y, n) = parts(x)
   y * f64(n)
@@ -74,7 +74,7 @@ def test_what_is_no_solver_is_found_at_its_rule() -> None:
     """`by linear_solve` of a function that leaves a part out."""
     source = """float f64
 fn s(A: f64[2] -o f64[2], b: f64[2]) -> f64[2] = b + [A(b)[1], 0]
-rule s(A, b) by linear_solve A
+@unchecked rule s(A, b) by linear_solve A
 let m: f64[2, 2] = [[2, 1], [0, 3]]
 fn f(x: f64) -> f64 = sum(s(linear |v| m @ v, [x, 2]))
 """
@@ -87,7 +87,7 @@ def test_a_value_whose_last_bit_decides_is_no_fault() -> None:
     """49 / 49 is 1, and 49 * (1 / 49) is a little less."""
     source = """float f64
 fn part(x: f64) -> f64 = x / 49
-rule part(x) { (x * (1 / 49.0), linear |dx| dx / 49) }
+@unchecked rule part(x) { (x * (1 / 49.0), linear |dx| dx / 49) }
 fn f(x: f64) -> f64 = if part(x) >= 1.0 { x * x } else { x }
 """
     with pytest.warns(difflang.DifflangWarning, match="changes its result"):

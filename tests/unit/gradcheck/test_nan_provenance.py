@@ -152,7 +152,7 @@ WRONG_INVERSE = """fn push(x: f64, v: f64) -> (f64, f64) {
   let y = x + 0.1 * v
   (y, v - 0.1 * sin(y))
 }
-rule push(x, v) by inverse |(x, v)| (x - 0.1 * v, v)
+@unchecked rule push(x, v) by inverse |(x, v)| (x - 0.1 * v, v)
 fn f(x: f64) -> f64 {
   var (a, b) = (x, x)
   for i in 0..20 { (a, b) = push(a, b) }

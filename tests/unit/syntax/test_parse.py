@@ -108,8 +108,8 @@ def test_expressions(text: str, expected: object) -> None:
         ("extern fn f(x: f32) -> f32",
          ("Fn", "f", (), (("Param", "x", ("TypeName", ("f32",)), None),), ("TypeName", ("f32",)), (), ("Foreign", "f"),
           False, False, None, ())),
-        ("rule f(x) by implicit g", ("Rule", "f", (("Param", "x", None, None),), "implicit", ("Name", "g"), None)),
-        ("rule f by inverse g", ("Rule", "f", (), "inverse", ("Name", "g"), None)),
+        ("rule f(x) by implicit g", ("Rule", "f", (("Param", "x", None, None),), "implicit", ("Name", "g"), None, ())),
+        ("rule f by inverse g", ("Rule", "f", (), "inverse", ("Name", "g"), None, ())),
         ("@checkpoint(every, steps = 8) while c { }",
          ("While", ("Name", "c"), ("Block", ()), (("Attribute", "checkpoint", (
              ("Arg", None, ("Name", "every")), ("Arg", "steps", ("Int", 8)))),))),

@@ -305,7 +305,7 @@ WRONG = {
 @pytest.mark.parametrize("steps", [1, 200])
 def test_a_wrong_inverse_makes_a_gradient_nan(how: str, steps: int) -> None:
     head, _, rest = LONG.partition("rule leap(x, v, w) by inverse |(x, v)| leap_back(x, v, w)")
-    of: Any = difflang.loads(f"{head}rule leap(x, v, w) by inverse {WRONG[how]}\n{rest}", name="wrong")
+    of: Any = difflang.loads(f"{head}@unchecked rule leap(x, v, w) by inverse {WRONG[how]}\n{rest}", name="wrong")
     found = of.long.grad("w", "x0")(W, X, steps)
     assert np.isnan(found.w) and np.isnan(found.x0).all()
     assert np.isfinite(of.long(W, X, steps)), "the value asks for no inverse"
@@ -317,7 +317,9 @@ def test_a_wrong_inverse_makes_a_gradient_nan(how: str, steps: int) -> None:
 def test_a_loop_that_says_which_states_it_keeps_is_not_undone(how: str) -> None:
     head, _, rest = LONG.partition("rule leap(x, v, w) by inverse |(x, v)| leap_back(x, v, w)")
     rest = rest.replace("steps: i32", "steps: dim").replace("  for ", f"  @checkpoint({how})\n  for ")
-    kept: Any = difflang.loads(f"{head}rule leap(x, v, w) by inverse {WRONG['nothing undone']}\n{rest}", name="kept")
+    kept: Any = difflang.loads(
+        f"{head}@unchecked rule leap(x, v, w) by inverse {WRONG['nothing undone']}\n{rest}", name="kept"
+    )
     plain: Any = difflang.loads(head + rest, name="plain")
     expected = plain.long.grad("w", "x0").interpret(W, X, 20)
     found = kept.long.grad("w", "x0")(W, X, 20)
@@ -350,7 +352,7 @@ def test_what_begins_at_rest_comes_back_to_rest(far: Any) -> None:
 def test_what_is_infinite_stays_so() -> None:
     text = """float f64
 fn moved(x: f64[3], w: f64) -> f64[3] = x + 0.1 * w
-rule moved(x, w) by inverse |x| WAY
+@unchecked rule moved(x, w) by inverse |x| WAY
 fn often(x0: f64[3], w: f64, k: i32) -> f64 {
   var x = x0
   var s = 0.0
@@ -394,7 +396,7 @@ def test_a_check_that_fails_in_the_inverse() -> None:
     text = """float f64
 fn moved(x: f64[n], i: i32) -> f64[n] = x + 0.01
 fn back(x: f64[n], i: i32) -> f64[n] = x - 0.01 * (x[i] / x[i])
-rule moved by inverse back
+@unchecked rule moved by inverse back
 fn often(x0: f64[n], k: i32, i: i32) -> f64 {
   var x = x0
   var s = 0.0

@@ -1,0 +1,115 @@
+"""Remembers which rules were verified, in the user's cache folder, by everything that the verdict depends on.
+
+A key covers the rule, its function, what these and their callers mention, and the compiler. Errors are not remembered:
+a program with one does not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from difflang.base.diagnostics import Diagnostic, Label
+from difflang.base.package_data import PACKAGE_FOLDER, data_folder
+from difflang.base.private_cache import private_subfolder, read_entry, write_entry
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import mentioned_names, pattern_names
+from difflang.types.module_scope import ModuleScope
+
+
+class RuleCache:
+    """The verdicts of a program's rules. A program that calls Python has none: its functions cannot be hashed."""
+
+    def __init__(self, checked: CheckedProgram) -> None:
+        modules = checked.module.transitive_imports()
+        self.usable = not any(m.externs for m in modules)
+        files = [(f.module, f.items) for f in checked.imported if not f.library]
+        self.texts = [(m, dict(declaration_texts(m, items))) for m, items in (*files, (checked.module, checked.items))]
+
+    def get(self, rule: tree.Rule) -> tuple[Diagnostic, ...] | None:
+        """The warnings of a verified rule; None if it must be verified."""
+        if not self.usable:
+            return None
+        key = self.key(rule)
+        try:
+            data = read_entry(verdict_file(key), key)
+            warnings = [] if data is None else json.loads(data)
+            return None if data is None else tuple([warning_at(rule, w["message"], w["helps"]) for w in warnings])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, rule: tree.Rule, found: tuple[Diagnostic, ...]) -> None:
+        """Remember a verdict, except an error. If the folder cannot be used, the next check only takes longer."""
+        if not self.usable or any(d.severity == "error" for d in found):
+            return
+        key = self.key(rule)
+        with suppress(OSError):
+            data = json.dumps([{"message": d.message, "helps": d.helps} for d in found])
+            write_entry(verdict_file(key), key, data.encode())
+
+    def key(self, rule: tree.Rule) -> str:
+        """A hash of the compiler and of all declarations that the rule, its function and its callers mention."""
+        digest = hashlib.sha256(f"{compiler_stamp()}\0{rule.name}\0{rule.span.text}".encode())
+        for module, texts in self.texts:
+            digest.update(f"\0{module.source.name}\0{module.default_float}".encode())
+            for name in reached_names(rule, texts):
+                for decl in texts[name]:
+                    digest.update(b"\0" + decl.span.text.encode())
+        return digest.hexdigest()
+
+
+def declaration_texts(module: ModuleScope, items: tuple[tree.Item, ...]) -> Iterator[tuple[str, list[tree.Node]]]:
+    """The declarations of a file by the names that they declare."""
+    found: dict[str, list[tree.Node]] = {}
+    for item in items:
+        match item:
+            case tree.Fn(name=name) | tree.Record(name=name) | tree.Rule(name=name):
+                found.setdefault(name, []).append(item)
+            case tree.Enum():
+                for name in (item.name, *[v.name for v in item.variants]):
+                    found.setdefault(name, []).append(item)
+            case tree.Let() | tree.Var():
+                for name in pattern_names(item.pattern):
+                    found.setdefault(name, []).append(item)
+            case tree.Import():
+                found.setdefault("import", []).append(item)
+            case _:
+                pass
+    yield from found.items()
+
+
+def reached_names(rule: tree.Rule, texts: dict[str, list[tree.Node]]) -> list[str]:
+    """The declared names of a file that a rule depends on, also through functions that call its function."""
+    callers = [n for n, decls in texts.items() if any(rule.name in mentioned_names(d) for d in decls)]
+    todo, seen = [rule.name, "import", *mentioned_names(rule), *callers], dict[str, None]()
+    while todo:
+        name = todo.pop()
+        if name in texts and name not in seen:
+            seen[name] = None
+            todo += [n for decl in texts[name] for n in mentioned_names(decl)]
+    return sorted(seen)
+
+
+def warning_at(rule: tree.Rule, message: str, helps: list[str]) -> Diagnostic:
+    return Diagnostic("DL1110", str(message), (Label(rule.name_span),), tuple(map(str, helps)), "warning")
+
+
+def verdict_file(key: str) -> Path:
+    """The file of a verdict. Errors: OSError if the cache folder cannot be used."""
+    return private_subfolder("rules") / f"{key}.json"
+
+
+@cache
+def compiler_stamp() -> str:
+    """A hash of the installed compiler and library: names, sizes and times of their files."""
+    digest = hashlib.sha256()
+    files = [*sorted(PACKAGE_FOLDER.rglob("*.py")), *sorted(data_folder("stdlib").glob("*.dfl"))]
+    for path in files:
+        status = path.stat()
+        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()

@@ -1,0 +1,75 @@
+"""Every derivative rule of the library, verified as a program's own rules are; those of solvers through a caller."""
+
+# ruff: noqa: E501 - a program is a line
+
+from __future__ import annotations
+
+import pytest
+
+from difflang.base.source import Source
+from difflang.driver.check_and_run import CheckedProgram, check_program
+from difflang.syntax import tree
+from difflang.syntax.parse import parse
+from difflang.tools.verify_rules import rules_to_verify, verify_rule
+from support.documents import ROOT
+
+MATRIX = "let m: f64[3, 3] = [[4, 1, 0.5], [1, 5, 1], [0.5, 1, 6]]\n"
+# Functions of numbers that call a function that takes functions.
+CALLERS = {
+    "cg": MATRIX + "fn called(b: f64[3], k: f64) -> f64[3] = cg(linear |v| m @ v + k^2 * v, b, 1e-14)",
+    "gmres": MATRIX
+    + "fn called(b: f64[3], k: f64) -> f64[3] = gmres(linear |v| m @ v + sin(k) * roll(v, 1), b, 1e-14)",
+    "bicgstab": MATRIX
+    + "fn called(b: f64[3], k: f64) -> f64[3] = bicgstab(linear |v| m @ v + sin(k) * roll(v, 1), b, 1e-14)",
+    "minimizer": "fn called(c: f64) -> f64 = minimizer(|x: f64| x^2 - sin(c) * x, 1.0, 1e-12)",
+    "eliminated": MATRIX + "fn called(b: f64[3], k: f64) -> f64[3] = eliminated(linear |v| m @ v + k^2 * v, b)",
+    "leap": "fn called(x: f64[2], v: f64[2]) -> (f64[2], f64[2]) = leap(|q: f64[2]| -sin(q), x, v, 0.1)",
+    "bisect": "fn called(c: f64) -> f64 = bisect(|x: f64| x^3 - exp(c), 0, 100)",
+    "chandrupatla": "fn called(c: f64) -> f64 = chandrupatla(|x: f64| x^3 - exp(c), 0, 100, 1e-14)",
+    "newton": "fn called(c: f64) -> f64 = newton(|x: f64| x^3 - exp(c), 2, 1e-14)",
+    "secant": "fn called(c: f64) -> f64 = secant(|x: f64| x^3 - exp(c), 1, 2, 1e-14)",
+    "newton_system": "fn called(c: f64) -> f64[2] = newton_system(|x: f64[2]| [x[0]^3 - exp(c), x[1] + x[0]], [1, 1], 1e-14)",
+    "fixed_point": "fn called(c: f64) -> f64 = fixed_point(|x: f64| cos(x) / 2 + c, 0, 1e-14)",
+    "rk4_adjoint": "fn called(y: f64, k: f64) -> f64 = rk4_adjoint(|t: f64, y: f64| -sin(k) * y, y, 0, 1, 60)",
+    "dopri5_adjoint": "fn called(y: f64, k: f64) -> f64 = dopri5_adjoint(|t: f64, y: f64| -sin(k) * y, y, 0, 1)",
+}
+FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
+
+
+NIGHTLY = {"logm", "sqrtm", "gmres", "rk4_adjoint", "dopri5_adjoint"}
+# Each has a comment that says why the function by itself does not determine the derivative.
+UNCHECKED = {"mixing", "known_zero"}
+
+
+def rules_of(name: str) -> list[tree.Rule]:
+    items = parse(Source(name, (ROOT / "stdlib" / name).read_text(encoding="utf-8"))).module.items
+    return [item for item in items if isinstance(item, tree.Rule)]
+
+
+RULES = [(p.name, rule) for p in FILES for rule in rules_of(p.name)]
+CASES = [
+    pytest.param(file, r.name, marks=[pytest.mark.nightly] if r.name in NIGHTLY else [])
+    for file, r in RULES
+    if not r.unchecked
+]
+
+
+def program(file: str, rule: str) -> CheckedProgram:
+    path = ROOT / "stdlib" / file
+    source = path.read_text(encoding="utf-8")
+    if rule in CALLERS:
+        source = f"{source}\n{CALLERS[rule]}\n"
+    checked = check_program(Source(file, source), "f64", path)
+    assert not checked.errors, checked.errors
+    return checked
+
+
+@pytest.mark.parametrize(("file", "rule"), CASES)
+def test_a_rule_of_the_library_is_the_derivative_of_its_function(file: str, rule: str) -> None:
+    path = ROOT / "stdlib" / file
+    (site,) = [s for s in rules_to_verify(program(file, rule), path) if s.rule.name == rule]
+    assert verify_rule(site) == ()
+
+
+def test_only_these_rules_of_the_library_are_not_compared() -> None:
+    assert {rule.name for _, rule in RULES if rule.unchecked} == UNCHECKED
