@@ -1,0 +1,57 @@
+"""Special functions have all their digits, and so have their derivatives to second order, over the whole range."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import pytest
+
+from support.special_law import Law, broken
+
+FAR = [1e-10, 1e-3, 0.5, 1.9, 2.1, 10.0, 15.0, 25.0, 55.5, 1e3, 1e5, 1e8, 2e17, 1e30]
+WAVES = [1e-10, 0.5, 1.9, 2.1, 8.0, 11.0, 15.0, 29.0, 33.0, 55.5, 300.0, 1e6, 4e9, 1e12]
+
+
+def logaddexp(x: mp.mpf, y: mp.mpf) -> mp.mpf:
+    return max(x, y) + mp.log1p(mp.exp(-abs(x - y)))
+
+
+def lgamma_sum(a: mp.mpf, b: mp.mpf) -> mp.mpf:
+    return mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+
+
+def scaled(n: int, x: mp.mpf) -> mp.mpf:
+    return mp.exp(-abs(x)) * mp.besseli(n, x)
+
+
+LAWS = {
+    "logaddexp": Law("logaddexp(x, y)", "x y", logaddexp, [[0.0, -30.0, 3.0, -1e-3], [-20.0, -50.0, 0.0, 1.0, -1e-5]]),
+    "hypot": Law(
+        "hypot(x, y)", "x y", lambda x, y: mp.sqrt(x * x + y * y),
+        [[1.0, 1e4, -3e-5, 1e10, 7.0], [1e-5, 1e-3, 2.0, 1e8, -1e-12]],
+    ),
+    "bessel_j, order 0": Law("bessel_j(0, x)", "x", lambda x: mp.besselj(0, x), [WAVES]),
+    "bessel_j, order 1": Law("bessel_j(1, x)", "x", lambda x: mp.besselj(1, x), [WAVES]),
+    "bessel_j, order 30": Law("bessel_j(30, x)", "x", lambda x: mp.besselj(30, x), [WAVES[1:]]),
+    "bessel_i_scaled, order 0": Law("bessel_i_scaled(0, x)", "x", lambda x: scaled(0, x), [[-1e3, -2.1, -1e-3, *FAR]]),
+    "bessel_i_scaled, order 1": Law("bessel_i_scaled(1, x)", "x", lambda x: scaled(1, x), [[-1e3, -2.1, -1e-3, *FAR]]),
+    "bessel_i_scaled, order 30": Law(
+        "bessel_i_scaled(30, x)", "x", lambda x: scaled(30, x), [[-15.0, 40.0, 100.0, *FAR[2:]]],
+        bounds=(("in_x", 32), ("in_x_x", 900)),
+    ),
+    "bessel_i, order 0": Law(
+        "bessel_i(0, x)", "x", lambda x: mp.besseli(0, x), [[-3.0, -1e-10, -1e-30, 0.0, 1e-20, 0.1, 3.0, 20.0, 80.0]]
+    ),
+}  # fmt: skip
+BY_DAY = ("logaddexp", "hypot", "bessel_j, order 30", "bessel_i_scaled, order 0")
+
+
+@pytest.mark.parametrize("name", BY_DAY)
+def test_on_a_thin_grid(name: str) -> None:
+    assert not broken(LAWS[name], "f64", thin=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("name", LAWS)
+def test_on_the_whole_grid(name: str, dtype: str) -> None:
+    assert not broken(LAWS[name], dtype)
