@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from difflang.base.errors import NonFiniteError as NonFiniteError
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
+    from difflang.base.recently_used import set_program_cache_size as set_program_cache_size
 
 _EXPORTS = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
     **dict.fromkeys(("compile", "define"), "difflang.api.compile_source"),
     **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.import_hook"),
+    "set_program_cache_size": "difflang.base.recently_used",
     **dict.fromkeys(("DifflangError", "InternalError"), "difflang.base.diagnostics"),
     **dict.fromkeys(
         (
@@ -62,6 +64,7 @@ __all__ = [
     "DifferentiationError", "DifflangError", "DifflangWarning", "Extern", "Failure", "Function", "GradientMismatch",
     "IndexFailure", "InternalError", "LimitError", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked",
     "compile", "define", "extern", "importing", "install_import_hook", "load", "loads",
+    "set_program_cache_size",
 ]  # fmt: skip
 
 

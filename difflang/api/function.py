@@ -111,8 +111,17 @@ class Function(InspectMixin):
                         self.loaded, self.__name__, self.full_signature, self.function_type, given, Function
                     )
                     self._dispatch.specializations[key] = found
+                    self._drop_least_recent(found)
                     issue_warning((*found.entry.warnings, *found.unlimited.made.executable.offload_warnings))
+        else:
+            self.loaded.recent.get(found)
         return found
+
+    def _drop_least_recent(self, added: Specialization) -> None:
+        """Make room for a specialization. The lock is held."""
+        for gone, table in self.loaded.recent.add(added, (added, self._dispatch)):
+            table.forget(gone)
+            gone.release()
 
     def _bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         """Bind arguments to parameters: sizes separately, the rest as leaves."""

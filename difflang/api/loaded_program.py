@@ -19,6 +19,7 @@ from difflang.api.record_classes import RecordClasses
 from difflang.api.signature import Parameter, Signature
 from difflang.api.vmap_axes import VmapSizes
 from difflang.base.gc_pause import pause_gc
+from difflang.base.recently_used import RecentlyUsed
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.elaborate.context import Session
@@ -102,6 +103,7 @@ class LoadedProgram:
         # Elaboration changes the session, and callers may use several threads.
         self.lock = threading.RLock()
         self.tables: dict[Any, Any] = {}
+        self.recent = RecentlyUsed[Any, Any]()  # the table of each specialization
         self.run_context = SharedContext(checked.session, self.lock, {})
         self.key_stream = key_stream(seed)
         self.resized_types: dict[tuple[ClosureType, Capacity], ClosureType] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from difflang.execution.callable_graph import CallableGraph, random_key
 from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
 from difflang.runtime.compile import compile_graph
+from difflang.runtime.forked_process import uses_threads
 from difflang.runtime.value_layouts import field_or_none
 from difflang.tools import check_grad, trace_call
 from difflang.tools.check_grad import CheckGradOptions
@@ -51,7 +53,11 @@ class Specialization(CallableGraph):
         self.order, self.key_positions = typed.order, typed.keys
         # Whether the program takes the leaves in the order of the arguments.
         self.identity_order = typed.order == tuple(range(len(given.leaves)))
+        instances = loaded.checked.session.instances
+        before = len(instances)
         self.entry: ElaboratedCall = loaded.elaborate_call(name, type, typed.arguments)
+        # What elaboration has kept for this program only, in the order in which it was made.
+        self.instance_keys = tuple(islice(instances, before, None))
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
@@ -67,6 +73,13 @@ class Specialization(CallableGraph):
             result_maker(self.entry.type, loaded.records, partial(function_value, limit), like)
             for limit in (self.limit, 0)
         ]
+
+    def release(self) -> None:
+        """Let go of the programs and of what elaboration kept; a call that still runs keeps what it needs."""
+        for key in self.instance_keys:
+            self.loaded.checked.session.instances.pop(key, None)
+        self.programs.clear()
+        self.drop_jax_programs()
 
     def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """The inputs of the program."""
@@ -160,9 +173,13 @@ class DispatchCache:
     program compares array types itself, faster than Python code could.
     """
 
-    __slots__ = ("ambiguous", "by_structure", "by_types", "concrete", "hosted", "sole_program", "specializations")
+    __slots__ = (
+        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "hosted", "sole_program"),
+        "specializations",
+    )
 
     def __init__(self) -> None:
+        uses_threads(self)
         self.specializations: dict[Any, Specialization] = {}
         self.by_structure: dict[Any, Specialization] = {}  # by structure
         self.by_types: dict[Any, Specialization] = {}  # by structure and types
@@ -201,7 +218,19 @@ class DispatchCache:
         if known is None:
             return UNKNOWN
         self.by_structure[structure] = known
+        known.loaded.recent.get(known)
         return known.call_on_host(leaves) if key in self.hosted else known.run(leaves)
+
+    def forget(self, gone: Specialization) -> None:
+        """Drop a specialization that was not used for long."""
+        for table in (self.specializations, self.by_structure, self.by_types):
+            for key in [key for key, found in table.items() if found is gone]:
+                del table[key]
+        self.hosted &= self.by_types.keys()
+        self.sole_program = None
+
+    def stop_after_fork(self) -> None:
+        self.sole_program = None
 
     def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Record a shortcut for the next call with such arguments."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.gc_pause import pause_gc
+from difflang.base.recently_used import PROGRAM_LIMITS, RecentlyUsed
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import RootGraph
@@ -31,6 +32,8 @@ from difflang.types.annotations import AnnotationResolver, TypeBinding
 from difflang.types.language_types import LangType, default_open_dtypes, leaf_types
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
 from difflang.types.unify import Unifier
+
+GRAPHS_PER_PROGRAM = 16  # of regions, for which keys are made too
 
 Body = Callable[[ElabContext], Walk[list[Term]]]
 
@@ -155,8 +158,8 @@ class UnitCache:
     def __init__(self, session: Session, engine: Engine, voice: PrintSink) -> None:
         # `voice` receives what units print.
         self.session, self.engine, self.voice = session, engine, voice
-        self.by_node: dict[tuple[tree.Node, Hashable], list[HostUnit]] = {}
-        self.keys, self.programs = StructuralKeys(), dict[Hashable, ArrayProgram]()
+        self.by_node: dict[tuple[tree.Node, Hashable], RecentlyUsed[HostUnit, None]] = {}
+        self.keys, self.programs = StructuralKeys(), RecentlyUsed[Hashable, ArrayProgram]()
         self.call: Callable[[ArrayProgram, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
 
     def find(
@@ -166,17 +169,19 @@ class UnitCache:
 
         `key` is what else the expected type depends on.
         """
-        for unit in self.by_node.get((node, key), ()):
+        kept = self.by_node.get((node, key))
+        for unit in reversed(kept.entries) if kept is not None else ():
             if (
                 all(same_binding(module.host.get(n), t, s) for n, t, s in unit.seen)
                 and all(demand(n) == s for n, s in unit.demanded)
                 and (key is not None or not any(n in module.host for n, _ in unit.binds))
             ):
+                self.keep(node, key, unit)  # it is used now
                 return unit
         return None
 
     def keep(self, node: tree.Node, key: Hashable, unit: HostUnit) -> None:
-        self.by_node.setdefault((node, key), []).append(unit)
+        self.by_node.setdefault((node, key), RecentlyUsed()).add(unit, None)
 
     def program(self, unit: HostUnit) -> Growable[ArrayProgram]:
         """The executable of a unit, shared with structurally equal units.
@@ -186,14 +191,16 @@ class UnitCache:
         engine = replace(self.engine, in_order=self.session.deterministic)
 
         def build(capacity: Capacity) -> ArrayProgram:
+            # The keys hold the graphs that they were made for.
+            if len(self.keys.numbers) > GRAPHS_PER_PROGRAM * PROGRAM_LIMITS[0]:
+                self.keys, self.programs = StructuralKeys(), RecentlyUsed()
             # Equal graphs share an executable, but not if lines are profiled or notes name lines.
             key = (self.keys.graph_key(unit.graph), unit.fails, capacity, engine.in_order)
             known = self.programs.get(key)
             if known is None or engine.profile is not None or getattr(known, "offload_warnings", ()):
-                self.programs[key] = engine.program(
-                    unit.graph, guard=unit.fails, capacity=capacity, on_print=self.voice
-                )
-            return self.programs[key]
+                known = engine.program(unit.graph, guard=unit.fails, capacity=capacity, on_print=self.voice)
+                self.programs.add(key, known)
+            return known
 
         return Growable(build)
 

@@ -22,6 +22,7 @@ from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.control.extern_call import ExternFunction, extern
 from difflang.runtime.argument_conversion import argument_converter, concrete_array_class
+from difflang.runtime.forked_process import refuse_after_fork, refuse_to_run, uses_threads
 from difflang.runtime.program_cache import install_program_cache
 
 install_program_cache()
@@ -50,6 +51,7 @@ class Executable:
     """
 
     __slots__ = (
+        "__weakref__",
         "array_classes",
         "compiled",
         "converters",
@@ -119,6 +121,11 @@ class Executable:
         with jax.enable_x64(True):
             return compiled(*arrays)
 
+    def stop_after_fork(self) -> None:
+        self.lock = threading.Lock()  # another thread may have held it
+        if self.compiled is not None:
+            self.compiled = refuse_to_run
+
     @property
     def memory_bytes(self) -> int:
         """The memory of the compiled program: arguments, results and temporary buffers."""
@@ -160,8 +167,10 @@ class Executable:
 
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
+        refuse_after_fork()
         with self.lock:
             if self.compiled is None:
+                uses_threads(self)
                 self.array_classes = frozenset([concrete_array_class()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.on_print)
