@@ -135,8 +135,9 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
             return (yield retry_with_host_sizes(cx, terms, call_with))
         finally:
             cx.root.definition_only = True
-    if cx.root.definition_only and not cx.root.follows_calls and decl.result is not None and not has_open_names(decl):
-        result = annotations.type(decl.result)
+    declared = None if isinstance(decl.result, tree.TypeFn) or has_open_names(decl) else decl.result
+    if cx.root.definition_only and not cx.root.follows_calls and declared is not None:
+        result = annotations.type(declared)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             apply_memory_limit(cx, decl.attributes)
@@ -340,8 +341,9 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
                 decl.result, type_of(result), body_value(decl.body).span, f"the result of `{decl.name}`"
             )
         result = ascribe_enum(cx.annotations, decl.result, result)
-    if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
-        result = constrain_function(decl.result, result, body_value(decl.body).span, cx.annotations, decl.name)
+    if isinstance(decl.result, tree.TypeFn):
+        what, place = f"the result of `{decl.name}`", body_value(decl.body).span
+        result = constrain_function(decl.result, result, place, cx.annotations, what, what)
         yield linear_functions.prove_linear_arguments(cx, [result])
     return result
 

@@ -17,7 +17,7 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names as mentioned_names
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, prune_dtype
-from difflang.types.enum_annotations import declared_bounds, enum_type, match_enum
+from difflang.types.enum_annotations import declared_bounds, enum_type, match_args, match_enum, match_fields
 from difflang.types.join_types import is_array_of_sums, least_common_type
 from difflang.types.language_types import (
     KEY,
@@ -288,21 +288,17 @@ class AnnotationResolver(Struct):
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
             case tree.TypeApply(path=(name,)), _ if name in self.generics or name in DTYPES:
                 return False
-            case tree.TypeApply(path=path, args=args), RecordType() if (
-                type.decl is self.records(".".join(path)) and not type.tangent
-            ):
-                pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
-                matches = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
-                return len(args) == len(type.args) and all(matches)
+            case tree.TypeApply(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
+                return match_args(self, written.args, type, waiting) and match_fields(self, type)
             case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
-                return not is_array_of_sums(type) and match_enum(self, written, variants[0], waiting)
+                fits = not is_array_of_sums(type) and match_enum(self, written, variants[0], waiting)
+                return fits and all([match_fields(self, variant) for variant in variants])
             case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
                 return False
             case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
-                inner, pairs = self.for_fields_of(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
-                return not type.args and all([inner.match(f.type, t) for f, t in pairs])
+                return not type.args and match_fields(self, type)
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
             case tree.TypeCall(path=("D",), args=(arg,)), _:

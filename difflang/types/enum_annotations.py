@@ -1,13 +1,13 @@
-"""Enum types in annotations: resolves an enum to the sum of its variants, and matches it against a value's type."""
+"""Declared types in annotations: the sum of an enum's variants, and records and enums against a value's type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, SumType, VariantType
+from difflang.types.language_types import LangType, RecordType, SumType, VariantType
 from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
@@ -42,7 +42,31 @@ def match_enum(
             args = written.args if isinstance(written, tree.TypeApply) else ()
             if names.records(".".join(path)) is not type.decl or type.tangent or len(args) != len(type.args):
                 return False
-            pairs = zip(args, type.args, strict=True)
-            return all([t is None or names.match_argument(a, t, waiting) for a, t in pairs])
+            return match_args(names, args, type, waiting)
         case _:
             return False
+
+
+def match_args(
+    names: AnnotationResolver,
+    written: Sequence[tree.TypeExpr | tree.AnyShape],
+    type: RecordType | VariantType,
+    waiting: list[tuple[tree.TypeExpr, Dim]],
+) -> bool:
+    """Match written arguments against those of a record or an enum, as far as these are known."""
+    if len(written) != len(type.args):
+        return False
+    return all([t is None or names.match_argument(a, t, waiting) for a, t in zip(written, type.args, strict=True)])
+
+
+def match_fields(names: AnnotationResolver, type: RecordType | VariantType) -> bool:
+    """Whether each field has the type that it is declared with: in a stack of records it has more axes."""
+    decl = type.decl
+    declared = type.decl.fields if isinstance(type, RecordType) else type.decl.variants[type.index].fields
+    written = {f.name: f.type for f in declared}
+    args = {g.name: a for g, a in zip(decl.generics, type.args, strict=True) if a is not None}
+    inner = names.for_fields_of(decl, cast("Mapping[str, TypeBinding]", args))
+    pairs = [(written[name], t) for name, t in zip(type.names, type.fields, strict=True)]
+    if type.tangent:
+        pairs = [(tree.TypeCall(w.span, ("D",), (w,)), t) for w, t in pairs]
+    return all([inner.match(w, t) for w, t in pairs])

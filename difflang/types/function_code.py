@@ -174,17 +174,22 @@ class ConvertCode(Struct, frozen=True):
 
 
 class AscribedCode(PartialEquality, frozen=True, eq=False):
-    """A function with an ascribed type, that of the parameter it was passed for; captures the function."""
+    """A function with an ascribed type, such as that of the parameter it was passed for; captures the function.
+
+    Nothing has bound the sizes `open` in that type: each call does.
+    """
 
     type: FnType
-    name: str
+    open: tuple[str, ...]
+    name: str  # as messages show it
+    what: str
     argument_span: Span
     declared_span: Span
 
-    IGNORED_FIELDS: ClassVar[int] = 2
+    IGNORED_FIELDS: ClassVar[int] = 3
 
     def __str__(self) -> str:
-        return self.name
+        return self.name.strip("`")
 
 
 class OpaqueFnCode(Struct, frozen=True):

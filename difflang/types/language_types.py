@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from difflang.base.partial_equality import PartialEquality
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import I32, U32, DType, Tensor
-from difflang.types.dtype_variables import default_dtype, dtype_text, prune_dtype
+from difflang.ir.tensor_types import DTYPES, I32, U32, DType, Tensor
+from difflang.syntax import tree
+from difflang.types.dtype_variables import DTYPE_BOUNDS, default_dtype, dtype_text, prune_dtype
 
 if TYPE_CHECKING:
-    from difflang.syntax import tree
     from difflang.types.function_code import Code
 
 
@@ -58,8 +58,26 @@ class RecordType(Struct, frozen=True):
     tangent: bool = False
 
     def __str__(self) -> str:
-        args = type_args_text(self.args)
-        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+        name = f"{self.decl.name}{type_args_text(self.args)}"
+        return (f"D({name})" if self.tangent else name) + type_args_text(stack_axes(self))
+
+
+def stack_axes(type: RecordType) -> tuple[Dim, ...]:
+    """The axes of a stack of records: those that each field has before the axes of its declaration."""
+    declared = {f.name: f.type for f in type.decl.fields}
+    bounds = {g.name: g.bound for g in type.decl.generics}
+    for name, t in zip(type.names, type.fields, strict=True):
+        match declared[name], t:
+            case _, RecordType():
+                return stack_axes(t)
+            case (tree.TypeName(path=(dtype,)) | tree.TypeApply(path=(dtype,))) as written, Tensor():
+                own = written.args if isinstance(written, tree.TypeApply) else ()
+                known = dtype in DTYPES or bounds.get(dtype) in DTYPE_BOUNDS
+                if known and not any(isinstance(size, tree.AnyShape) for size in own):
+                    return t.shape[: t.rank - len(own)]
+            case _:
+                pass
+    return ()
 
 
 def type_args_text(args: Sequence[object]) -> str:
@@ -250,7 +268,7 @@ def function_signature(type: ClosureType | FnType) -> FnType | None:
     match type.code:
         case LinearMapCode(domain=takes, gives=gives):
             return FnType((takes,), gives, linear=True)
-        case AscribedCode(type=known) | OpaqueFnCode(type=known):
+        case AscribedCode(type=known, open=()) | OpaqueFnCode(type=known):
             return known
         case _:
             return None

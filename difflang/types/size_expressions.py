@@ -10,6 +10,7 @@ from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
+from difflang.syntax.tree_queries import mentioned_names
 from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error, make_error, unbound_size_error
 
 MAX_AXIS_SIZE = 2**31 - 1
@@ -70,7 +71,8 @@ def refuse_unbound_sizes(
             case tree.TypeTuple(items=items) | tree.TypeCall(args=items):
                 todo += items
             case tree.TypeFn(param=param, result=result):
-                todo += (param, result)
+                # Each call of that function binds the sizes of its parameters.
+                refuse_unbound_sizes(result, {*known, *mentioned_names(param)}, unbound)
             case tree.TypeApply(args=args):
                 for arg in args:
                     unknown = set() if isinstance(arg, tree.AnyShape) else free_size_names(arg) - DTYPES.keys()

@@ -12,7 +12,7 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import DType, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, DTypeVar, prune_dtype
-from difflang.types.enum_annotations import match_enum
+from difflang.types.enum_annotations import match_args, match_enum, match_fields
 from difflang.types.join_types import is_array_of_sums, least_common_type, sum_options
 from difflang.types.language_types import LangType, RecordType, SumType, TupleType, VariantType
 from difflang.types.type_errors import declaration_kind, make_error
@@ -96,10 +96,10 @@ def match_tangent(
         case _, Tensor():
             return names.matched(of, type, waiting)
         case tree.TypeName(path=path), RecordType(tangent=True) if type.decl is names.records(".".join(path)):
-            return not type.args
-        case tree.TypeApply(), RecordType(tangent=True):
-            args = type.args or infer_record_args(names, type)
-            return names.matched(of, replace(type, tangent=False, args=args), waiting)
+            return not type.args and match_fields(names, type)
+        case tree.TypeApply(path=path), RecordType(tangent=True) if type.decl is names.records(".".join(path)):
+            known = replace(type, args=type.args or infer_record_args(names, type))
+            return match_args(names, of.args, known, waiting) and match_fields(names, known)
         case tree.TypeTuple(items=parts), TupleType(items=items) if len(parts) == len(items):
             changes = [replace(written, args=(part,)) for part in parts]
             return all([names.matched(w, t, waiting) for w, t in zip(changes, items, strict=True)])
@@ -107,7 +107,8 @@ def match_tangent(
             return match_generic_tangent(names, written, name, type)
         case _, (VariantType() | SumType()) if variants := [o for o in sum_options(type) if isinstance(o, VariantType)]:
             value = replace(variants[0], tangent=False)
-            return variants[0].tangent and not is_array_of_sums(type) and match_enum(names, of, value, waiting)
+            fits = variants[0].tangent and not is_array_of_sums(type) and match_enum(names, of, value, waiting)
+            return fits and all([match_fields(names, variant) for variant in variants])
         case _:
             return names.unifier.same(names.type(written), type)
 

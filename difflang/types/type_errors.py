@@ -69,7 +69,7 @@ def unsolvable_size_error(written: tree.TypeExpr, names: Sequence[str]) -> Diffl
 
 def undetermined_generic_error(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
     """The report of a generic that is used but that the argument's variant leaves open."""
-    way = f"declare it where the value is created, as in `let x: T[3] = …`, or take `{name}` from another parameter"
+    way = f"take `{name}` from another parameter, or declare it where the value is created, as in `let x: T[3] = …`"
     labels = (given, f"this fits any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
     return make_error("DL0204", f"`{name}` cannot be inferred from this value", *labels, help=way)
 

@@ -68,7 +68,7 @@ def check_fields(
         term, span = given[written.name]
         if isinstance(written.type, tree.TypeFn):
             # A second pass: function types may name sizes that later fields bind.
-            term = constrain_function(written.type, term, span, annotations, written.name)
+            term = constrain_function(written.type, term, span, annotations, f"`{written.name}`")
             yield linear_functions.prove_linear_arguments(cx, [term])
         found.append(ascribe_enum(annotations, written.type, term))
     return tuple(found)

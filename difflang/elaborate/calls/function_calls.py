@@ -15,7 +15,7 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES, convert_dtype
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.constructors import construct_record, construct_variant
-from difflang.elaborate.calls.signatures import closure_sizes, count_arguments
+from difflang.elaborate.calls.signatures import bind_open_sizes, closure_sizes, count_arguments
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates, record_type
 from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
 from difflang.elaborate.expressions.primary_expressions import bind_host_constants
@@ -319,20 +319,28 @@ def argument_fits(cx: ElabContext, wanted: LangType, term: Term) -> bool:
     return least_common_type(cx.unifier, wanted, type_of(term)) == wanted
 
 
+def open_text(type: LangType) -> str:
+    """A type as messages show it: the sizes that no argument has bound have their declared names."""
+    return show_type(type).replace("?", "")
+
+
 def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs) -> Walk[Term]:
     """Apply a function and check arguments and result against its declared type."""
-    for (term, span), wanted in zip(args.items, code.type.params, strict=False):
+    type = bind_open_sizes(code, [type_of(term) for term, _ in args.items])
+    if type is None:
+        return (yield apply(cx, f, args))
+    for (term, span), wanted in zip(args.items, type.params, strict=False):
         if not argument_fits(cx, wanted, term):
             found = f"this is {show_type(type_of(term))}"
-            raise cx.error("DL0304", f"`{code.name}` takes {show_type(wanted)} here", span, found)
+            raise cx.error("DL0304", f"{code.name} takes {open_text(wanted)} here", span, found)
     # The arguments fit, so errors inside `f` are its own.
     result = yield apply(cx, f, args)
-    if not argument_fits(cx, code.type.result, result):
-        found, wanted = show_type(type_of(result)), show_type(code.type.result)
+    if not argument_fits(cx, type.result, result):
+        found, wanted = show_type(type_of(result)), open_text(type.result)
         raise make_error(
             "DL0304",
-            f"the function passed for `{code.name}` returns {found}, not {wanted}",
-            (code.argument_span, "passed here"),
+            f"{code.what} returns {found}, not {wanted}",
+            (code.argument_span, "this function"),
             (code.declared_span, f"declared {code.declared_span.text}"),
         )
     return result

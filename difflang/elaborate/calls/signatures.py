@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from difflang.elaborate.reports.linearity_errors import matrix_function_help, no
 from difflang.elaborate.scope import BlockScope
 from difflang.elaborate.terms import Array, Closure, OpaqueTerm, RecordTerm, SumTerm, Term, Tuple, VariantTerm, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.symbolic_dims import Dim
+from difflang.ir.symbolic_dims import Dim, Poly, dim_name, substitute_dims
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, mentioned_names
@@ -25,7 +26,15 @@ from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import AscribedCode, FnCode, LambdaCode, VariantCode
 from difflang.types.join_types import has_unknown_args
-from difflang.types.language_types import FnType, is_linear_type, leaf_types, show_type
+from difflang.types.language_types import (
+    AxisSpread,
+    FnType,
+    LangType,
+    is_linear_type,
+    leaf_types,
+    map_tensors,
+    show_type,
+)
 from difflang.types.suggested_fixes import declared_dtype_fix
 from difflang.types.type_errors import DeferCheck, annotation_text, make_error
 
@@ -150,11 +159,26 @@ def match_parameters(
     for param in decl.params:
         # Function types come last: the other arguments have bound every size in them by now.
         if isinstance(param.type, tree.TypeFn):
-            terms[param.name] = ascribe_function(param, *arguments[param.name], annotations)
+            term, span = arguments[param.name]
+            bind_signature_sizes(cx, param.type, term, annotations)
+            terms[param.name] = ascribe_function(param, term, span, annotations)
         elif param.type is not None and param.name in terms:
             terms[param.name] = ascribe_enum(annotations, param.type, terms[param.name])
             note_open_names(annotations, param, terms[param.name], arguments[param.name][1])
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
+
+
+def bind_signature_sizes(cx: ElabContext, written: tree.TypeFn, term: Term, annotations: AnnotationResolver) -> None:
+    """Bind sizes of a function type by the parameters that a named function declares with known sizes."""
+    if not isinstance(term, Closure) or not isinstance(term.code, FnCode):
+        return
+    own = signature_annotations(cx, term.code, term.captures)
+    params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
+    for wanted, declared in zip(params, term.code.decl.params, strict=False):
+        if declared.type is not None:
+            # One that does not match, or whose sizes are open, is left to the calls.
+            with suppress(DifflangError, DeferCheck):
+                annotations.match(wanted, own.type(declared.type))
 
 
 def note_open_names(annotations: AnnotationResolver, param: tree.Param, term: Term, span: Span) -> None:
@@ -284,17 +308,21 @@ def size_and_value_error(param: tree.Param) -> DifflangError:
 def ascribe_function(param: tree.Param, term: Term, span: Span, annotations: AnnotationResolver) -> Term:
     """Ascribe the declared function type of a parameter to its argument."""
     assert isinstance(param.type, tree.TypeFn)
-    return constrain_function(param.type, term, span, annotations, param.name)
+    for name in unbound_sizes(param.type, annotations):
+        annotations.undetermined[name] = span, param.span
+    return constrain_function(param.type, term, span, annotations, f"`{param.name}`")
 
 
 def constrain_function(
-    written: tree.TypeFn, term: Term, span: Span, annotations: AnnotationResolver, name: str
+    written: tree.TypeFn, term: Term, span: Span, annotations: AnnotationResolver, name: str, what: str = ""
 ) -> Term:
     """A function with an ascribed type, which every application checks."""
+    open_sizes = unbound_sizes(written, annotations)
+    known = replace(annotations, bound={**annotations.bound, **{n: dim_name(f"?{n}") for n in open_sizes}})
     try:
-        type = annotations.type(written)
+        type = known.type(written)
     except (DifflangError, DeferCheck):
-        return term  # only the body binds its sizes
+        return term  # a generic that nothing has bound
     if not isinstance(term, (Closure, SumTerm)) or not isinstance(type, FnType):
         return term
     if isinstance(term, Closure) and isinstance(term.code, AscribedCode) and term.code.type == type:
@@ -304,11 +332,47 @@ def constrain_function(
         count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
         raise make_error(
             "DL0304",
-            f"the function passed for `{name}` takes a different number of arguments",
+            f"the function passed for {name} takes a different number of arguments",
             (span, count),
             (written.span, f"declared {written.span.text}"),
         )
-    return Closure(AscribedCode(type, name, span, written.span), (term,))
+    return Closure(
+        AscribedCode(type, open_sizes, name, what or f"the function passed for {name}", span, written.span), (term,)
+    )
+
+
+def unbound_sizes(written: tree.TypeExpr, annotations: AnnotationResolver) -> tuple[str, ...]:
+    """The names of sizes in a type that nothing has bound."""
+    names = [n for n in mentioned_names(written) if n not in annotations.bound and n not in annotations.generics]
+    return tuple(n for n in names if n not in DTYPES and n not in ("D", "str", "key") and not annotations.records(n))
+
+
+def bind_open_sizes(code: AscribedCode, given: Sequence[LangType]) -> FnType | None:
+    """The type of an ascribed function at a call, where the arguments bind its open sizes.
+
+    None if no parameter names such a size alone, or if axes of an argument are not known yet.
+    """
+    open_dims = {dim_name(f"?{n}"): f"?{n}" for n in code.open}
+    alone = {d for type in code.type.params for leaf in leaf_types(type) for d in leaf.shape}
+    if not open_dims.keys() <= alone or any(
+        isinstance(d, AxisSpread) for t in given for x in leaf_types(t) for d in x.shape
+    ):
+        return None
+    sizes: dict[str, Dim] = {}
+    for wanted, found in zip(code.type.params, given, strict=False):
+        for a, b in zip(leaf_types(wanted), leaf_types(found), strict=False):
+            for m, n in zip(a.shape, b.shape, strict=False):
+                if m in open_dims:
+                    sizes.setdefault(open_dims[m], n)
+
+    def close(type: Tensor) -> Tensor:
+        dims = [
+            substitute_dims(d, lambda n: sizes[n] if n in sizes else dim_name(n)) if isinstance(d, Poly) else d
+            for d in type.shape
+        ]
+        return Tensor(type.dtype, tuple(dims))
+
+    return cast("FnType", map_tensors(code.type, close))
 
 
 def constrain_alike(old: Term, new: Term, span: Span) -> Term:

@@ -370,7 +370,7 @@ def infer_sizes_from_bodies(
         assert isinstance(term, Closure)
         body: LambdaBody = yield elaborate_lambda(cx, term, takes, spans[param.name])
         if annotations.match(type.result, body.gives):
-            terms[param.name] = constrain_function(type, term, spans[param.name], annotations, param.name)
+            terms[param.name] = constrain_function(type, term, spans[param.name], annotations, f"`{param.name}`")
 
 
 # ---- Proofs that lambdas are linear

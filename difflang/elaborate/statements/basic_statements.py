@@ -154,8 +154,8 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)
-    if isinstance(written, tree.TypeFn) and written.linear:
-        value = constrain_function(written, value, span, cx.annotations, what)
+    if isinstance(written, tree.TypeFn):
+        value = constrain_function(written, value, span, cx.annotations, what, what)
         yield linear_functions.prove_linear_arguments(cx, [value])
         return value
     return (
