@@ -144,7 +144,7 @@ def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_wh
     with pytest.raises(difflang.LimitError, match="DL1012") as refused:
         gradient(0.5, 5000)
     (diagnostic,) = refused.value.diagnostics
-    assert "at least, with capacity for 4,096 nested calls" in diagnostic.message
+    assert "at least 204 KiB, with capacity for 4,096 nested calls" in diagnostic.message
     assert [label.span.text[:4] for label in diagnostic.labels] == ["fn f"]
 
 

@@ -191,8 +191,8 @@ fn f(p: f64[2]) -> f64 {
 def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
     f = difflang.loads(HISTORIES, name="histories").f
     reports = [f.memory("f64[2]", wrt="p", budget=budget, compiled=True) for budget in (None, "100 KiB")]
-    assert [report.spared for report in reports] == [False, True]
-    assert all(("in its order of least memory" in str(report)) is report.spared for report in reports)
+    assert [report.memory_ordered for report in reports] == [False, True]
+    assert all(("in its order of least memory" in str(report)) is report.memory_ordered for report in reports)
     assert reports[1].measured is not None
     assert abs(reports[1].account.peak / reports[1].measured - 1) < 0.1
 
