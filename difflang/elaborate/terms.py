@@ -6,6 +6,7 @@ Graphs contain only their leaves, IR values in the order of `leaves`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
@@ -112,13 +113,13 @@ class VariantTerm(Struct, frozen=True, eq=False):
         return variant_of_fields(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
 
 
-class SumTerm(Struct, frozen=True, eq=False):
+class SumTerm(Struct, frozen=True, eq=False, dict=True):
     """One of several values, selected by a run-time tag: see `SumType`."""
 
     tag: Value
     parts: tuple[Term, ...]
 
-    @property
+    @cached_property
     def type(self) -> SumType:
         assert isinstance(self.tag.type, Tensor)
         return SumType(tuple(map(type_of, self.parts)), self.tag.type)

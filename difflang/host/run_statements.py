@@ -43,6 +43,8 @@ from difflang.types.type_errors import make_error
 
 MOST_CALLS = 10_000  # the depth of nested `host fn` calls
 
+MAX_TEXT_LENGTH = 1 << 26
+
 
 class EarlyExit(Exception):
     """Control leaves a loop, one of its steps, or a function."""
@@ -184,6 +186,9 @@ class HostRunner(HostWalk):
                 if isinstance(part, str)
                 else format_value((yield self.value_of(part.value)), part.format, part.span)
             )
+        if sum(map(len, pieces)) > MAX_TEXT_LENGTH:
+            message = f"this text has more than {MAX_TEXT_LENGTH:,} characters"
+            raise make_error("DL1006", message, (e.span, ""), help="a text that holds itself twice grows fast")
         return HostValue(TextType("".join(pieces)), ())
 
     # ---- Control flow

@@ -16,7 +16,7 @@ from difflang.passes.substitute_dims import CAPACITY_PREFIX, DimValues, substitu
 
 T = TypeVar("T")
 
-# A number of steps that stands for no limit: no array is so long.
+# A number of steps that stands for no limit. It is also the largest legal size, so an array may be as long.
 UNBOUNDED = 2**31 - 1
 # The factor by which each capacity grows when a run exceeds it.
 GROWTH = {"frames": 4, "steps": 8, "items": 8}

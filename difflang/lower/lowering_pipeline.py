@@ -25,7 +25,8 @@ def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, expla
     steps, arrays = UNBOUNDED, False
     while True:
         done = expand_and_optimize(with_capacity(graph, replace(capacity, steps=steps), arrays=arrays))
-        if stores_unbounded_steps(done):
+        # Once: an array of the program itself may have that size.
+        if steps == UNBOUNDED and stores_unbounded_steps(done):
             steps = capacity.steps
         elif not arrays and (reads_history_out_of_scope(done) or offloads_histories(done)):
             arrays = True

@@ -7,6 +7,7 @@ definition is checked, a `DTypeParam` (a generic `T`), with polynomials as sizes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -110,7 +111,7 @@ class VariantType(PartialEquality, frozen=True, eq=False):
 TAG = Tensor(I32)
 
 
-class SumType(Struct, frozen=True):
+class SumType(Struct, frozen=True, dict=True):
     """A sum, whose option the run selects: variants of an enum in order, functions, or tangents of these.
 
     Its leaves are a tag and those of every option; the options not selected are zero.
@@ -119,7 +120,7 @@ class SumType(Struct, frozen=True):
     options: tuple[LangType, ...]
     tag: Tensor = TAG
 
-    @property
+    @cached_property
     def tag_values(self) -> tuple[int, ...]:
         """The tag of each option, ascending: a variant's index in its enum, else the position here."""
         return tuple([o.index if isinstance(o, VariantType) else i for i, o in enumerate(self.options)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean, replacement_fix
@@ -97,6 +98,16 @@ class PatternChecker(Struct):
 
     unifier: Unifier
     module: ModuleScope
+    variants: dict[int, tuple[LangType, list[VariantType | tree.Variant], dict[str, int]]] = field(
+        default_factory=dict[int, Any]
+    )
+
+    def variants_of(self, type: LangType, of: VariantType) -> tuple[list[VariantType | tree.Variant], dict[str, int]]:
+        """Every variant of an enum, and their numbers by name; found once for all cases of a `match`."""
+        if id(type) not in self.variants:
+            numbers = {v.name: i for i, v in enumerate(of.decl.variants)}
+            self.variants[id(type)] = (type, declared_variants(self.unifier, type), numbers)
+        return self.variants[id(type)][1:]
 
     def read(self, pattern: tree.CasePattern, type: LangType | None) -> CheckedPattern:
         """The checked form of a pattern. Errors: DL0351 for an unknown variant, DL0353 for another structure."""
@@ -137,7 +148,8 @@ class PatternChecker(Struct):
     def name(self, pattern: tree.NamePattern, name: str, type: LangType | None) -> CheckedPattern:
         """A name pattern: a variant without fields, or a binding of the whole value."""
         of = first_variant(type)
-        if of is not None and (name in (names := [v.name for v in of.decl.variants]) or name[:1].isupper()):
+        names = self.variants_of(type, of)[1] if of is not None and type is not None else {}
+        if of is not None and (name in names or name[:1].isupper()):
             if name not in names:
                 raise unknown_variant_error(pattern.span, name, of)
             return self.variant(pattern, name, (), type)
@@ -153,10 +165,11 @@ class PatternChecker(Struct):
         of = first_variant(type)
         if of is None:
             raise pattern_type_error(pattern, type)
-        index = next((i for i, v in enumerate(of.decl.variants) if v.name == name), None)
+        variants, names = self.variants_of(type, of)
+        index = names.get(name)
         if index is None:
             raise unknown_variant_error(pattern.span, name, of)
-        fields = declared_variants(self.unifier, type)[index]
+        fields = variants[index]
         parts = variant_constructor(type, fields, index).parts
         if len(parts) != len(items):
             raise field_count_error(pattern, of, index, fields, len(items))
@@ -257,8 +270,13 @@ class ExhaustivenessChecker(Struct):
         heads = {first.key for first, *_ in rows if isinstance(first, ConstructorPattern)}
         all_of_them = constructors_of(self.unifier, types[0])
         found: list[list[str]] = []
+        groups = rows_by_head(rows, heads)
         for head in all_of_them if heads else ():
-            inside = specialize_rows(rows, head.key, len(head.parts)) if head.key in heads else default_rows(rows)
+            inside = (
+                specialize_rows(groups[head.key], head.key, len(head.parts))
+                if head.key in heads
+                else default_rows(rows)
+            )
             parts = head.parts if head.key in heads else ()
             for witness in self.missing_cases(inside, [*parts, *types[1:]]):
                 inner = witness[: len(parts)] or ["_"] * len(head.parts)
@@ -290,6 +308,18 @@ class ExhaustivenessChecker(Struct):
             )
             for b in all_of_them
         )
+
+
+def rows_by_head(
+    rows: Sequence[Sequence[CheckedPattern]], heads: Iterable[ConstructorKey]
+) -> dict[ConstructorKey, list[Sequence[CheckedPattern]]]:
+    """For each constructor the rows that may fit it, in order: else each of many would go through all rows."""
+    groups: dict[ConstructorKey, list[Sequence[CheckedPattern]]] = {head: [] for head in heads}
+    for row in rows:
+        first = row[0]
+        for group in (groups[first.key],) if isinstance(first, ConstructorPattern) else groups.values():
+            group.append(row)
+    return groups
 
 
 def specialize_rows(

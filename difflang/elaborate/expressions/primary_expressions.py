@@ -53,6 +53,7 @@ from difflang.types.function_code import (
 from difflang.types.language_types import show_type
 from difflang.types.module_scope import GlobalName, HostVar
 from difflang.types.text_templates import check_format
+from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
 
 
 @elaborates(tree.Int)
@@ -369,6 +370,8 @@ def elaborate_string(cx: ElabContext, e: tree.Str) -> Walk[Term]:
             # Only the declaration of a value in it is known.
             return TextTerm(None)
         parts += found
+        if len(parts) > MAX_LEAVES:
+            raise leaf_limit_error(e.span)
     if all(isinstance(part, str) for part in parts):
         return TextTerm("".join(map(str, parts)))
     return TextTerm(None, tuple(parts))
