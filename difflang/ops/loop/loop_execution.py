@@ -13,6 +13,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, History, Tensor, Type, stacked_type
+from difflang.ops.control.print_effect import without_prints
 from difflang.ops.loop.binomial_schedule import INT32_MAX
 from difflang.ops.loop.checkpoint_store import (
     CheckpointStore,
@@ -34,7 +35,15 @@ from difflang.ops.loop.history_value import (
 )
 from difflang.ops.loop.host_offload import results_on_host
 from difflang.ops.loop.loop_attrs import LoopAttrs
-from difflang.ops.loop.reversible_loop import ReversibleRun, ReversibleStepLoop, invert_step, with_checkpoint_stores
+from difflang.ops.loop.reversible_loop import (
+    ReversibleRun,
+    ReversibleStepLoop,
+    UnrestoredHistory,
+    find_inverse_step,
+    nan_if_inexact,
+    restores_start,
+    with_checkpoint_stores,
+)
 
 Array = Any
 
@@ -50,6 +59,7 @@ def loop_reference(
     steps = int(limit)
     if isinstance(length, int) and (steps > length or (form.exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
+    start, others = list(state), list[tuple[list[Array], list[Array]]]()
     # A negative limit: only the condition ends the loop.
     count, endless = 0, bool(go) and steps < 0
     while endless or count < steps:
@@ -59,13 +69,34 @@ def loop_reference(
         reads = [sequence_item(x, int(index), t) for x, t in zip(xs, items, strict=True)]
         outs = evaluate(step, index, *fixed, *state, *reads)
         state = outs[:carry]
+        if form.reversible:
+            others.append(([index, *fixed], reads))
         for y, item in zip(ys, outs[carry:], strict=True):
             y.append(item)
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
     types, first = [r.type for r in step.results[carry:]], len(columns) - form.history_outputs
     whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
-    return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
+    results = [*state, *whole, *columns[first:]]
+    if any(isinstance(x, UnrestoredHistory) and x.spoils(reverse, count) for x in xs):
+        results = [nan_if_inexact(x) for x in results]
+    elif form.reversible and not any(isinstance(x, list) for x in xs):
+        results = with_inverse_checked(evaluate, step, form, (start, state), others, results)
+    return [np.asarray(count, np.int32), *results]
+
+
+def with_inverse_checked(
+    evaluate: Any, step: Graph, form: LoopAttrs, ends: tuple[list[Array], list[Array]],
+    others: list[tuple[list[Array], list[Array]]], results: list[Array],
+) -> list[Array]:  # fmt: skip
+    """The results of a reversible loop; histories are marked if the inverse steps do not lead back to its start."""
+    carry = form.carry
+    saved = [i for i in range(carry, len(results)) if isinstance(results[i], list)]
+    alone = without_prints(step.with_results([*step.results[:carry], *[step.results[i] for i in saved]]))
+    inverse = find_inverse_step(alone, form.consts, carry) if saved else None
+    if inverse is None or restores_start(evaluate, inverse, ends, others):
+        return results
+    return [UnrestoredHistory(x, reverse=form.reverse) if i in saved else x for i, x in enumerate(results)]
 
 
 def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
@@ -186,15 +217,11 @@ class LoopLowering:
         self, step: Graph, of: Callable[..., ReplaySource], operands: tuple[Any, Any, Any], request: StoreRequest | None
     ) -> Callable[[list[Array], Array], ReversibleRun] | None:
         """A function from last state and step count to a run that stores no more; None if a step has no inverse."""
-        source = of(None)
-        # The inverse may need more carries than the outputs do: extend the state until it has all.
-        while found := invert_step(step, 1 + len(self.fixed), self.carry, source.state_carries):
-            back, begins = found
-            if set(begins).issubset(source.state_carries):
-                break
-            source = of(None, also=sorted({*begins, *source.state_carries}))
-        else:
+        found = find_inverse_step(step, len(self.fixed), self.carry)
+        if found is None:
             return None
+        back, places = found
+        source = of(None, also=places)
 
         def reversible_run(last: list[Array], count: Array) -> ReversibleRun:
             def rerun_with_store() -> LoopRun:

@@ -12,16 +12,17 @@ gone all the way back must have reached the initial state, which was stored. If 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 from msgspec.structs import replace
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ops.control.call import call
-from difflang.ops.loop.checkpoint_store import Array, Arrays, LoopRun, int32_one, int32_zero
+from difflang.ops.loop.checkpoint_store import Array, Arrays, LoopRun, find_state_carries, int32_one, int32_zero
 from difflang.ops.loop.history_replay import HistoryView, StepLoop, source_loops
 from difflang.ops.loop.history_value import HistoryOutput, HistorySum
 from difflang.ops.loop.invertible_op import invertible
@@ -77,6 +78,22 @@ def invert_step(step: Graph, first: int, carry: int, places: Sequence[int]) -> t
     begins = [i for i in range(carry) if params[first + i] in needed]
     taken = tuple([p for i, p in enumerate(params) if i not in carries or i - first in places])
     return Graph(taken, tuple(reversed(kept)), tuple(before), step.name), begins
+
+
+@lru_cache(maxsize=256)
+def find_inverse_step(step: Graph, consts: int, carry: int) -> tuple[Graph, tuple[int, ...]] | None:
+    """The inverse of a step, and which carries it takes and gives; None if a step cannot be inverted.
+
+    The carries are those that the step's other results depend on, and those that the inverse needs as well.
+    """
+    gives = step.with_results(step.results[carry:])
+    places = find_state_carries(step, gives, range(1 + consts, 1 + consts + carry))
+    while found := invert_step(step, 1 + consts, carry, places):
+        back, begins = found
+        if set(begins).issubset(places):
+            return back, places
+        places = find_state_carries(step, gives, range(1 + consts, 1 + consts + carry), sorted({*begins, *places}))
+    return None
 
 
 def inline_invertible_calls(step: Graph) -> Graph:
@@ -248,3 +265,61 @@ def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], 
             near = jnp.logical_or(near, jnp.abs(x - y) <= float(jnp.finfo(x.dtype).eps) ** 0.5 * size)
         alike = jnp.logical_and(alike, jnp.all(near))
     return alike
+
+
+# ---- The interpreter
+
+
+class UnrestoredHistory(list[Any]):
+    """An interpreted history whose loop, run backwards, does not reach its initial state.
+
+    The interpreter stores every item, so it could read them all. It gives what a compiled program gives: NaN.
+    """
+
+    def __init__(self, items: list[Any], *, reverse: bool) -> None:
+        super().__init__(items)
+        self.from_last = reverse  # whether the loop ran from its last step to its first
+
+    def spoils(self, reverse: bool, count: int) -> bool:
+        """Whether a loop that takes so many steps, in this direction, runs the whole loop backwards."""
+        return reverse != self.from_last and count == len(self)
+
+
+def restores_start(
+    evaluate: Any,
+    inverse: tuple[Graph, tuple[int, ...]],
+    ends: tuple[Arrays, Arrays],
+    steps: Sequence[tuple[Arrays, Arrays]],
+) -> bool:
+    """Whether inverse steps lead from the last state of an interpreted loop to its first.
+
+    `steps` are the other operands of each step, in the order of the run: before the state and after it.
+    """
+    back, places = inverse
+    first, now = [[end[i] for i in places] for end in ends]
+    sizes = [max_magnitude(x) for x in now]
+    for before, after in reversed(steps):
+        now = evaluate(back, *before, *now, *after)
+        sizes = [max(size, max_magnitude(x)) for size, x in zip(sizes, now, strict=True)]
+    return all(map(same_up_to_rounding, first, now, sizes))
+
+
+def max_magnitude(x: Array) -> float:
+    """The magnitude of the largest finite element, 0 if there is none."""
+    numbers = np.abs(np.asarray(x, np.complex128 if x.dtype.kind == "c" else np.float64))
+    return float(np.max(numbers, initial=0, where=np.isfinite(numbers)))
+
+
+def same_up_to_rounding(x: Array, y: Array, size: float) -> bool:
+    """Whether two arrays agree, floats up to the root of the precision times a size."""
+    near = x == y
+    if x.dtype.kind in "fcV":
+        near |= np.abs(x - y) <= float(finfo(x.real.dtype).eps) ** 0.5 * size
+    return bool(np.all(near))
+
+
+def nan_if_inexact(x: Any) -> Any:
+    """NaN in place of all floats of an array or a history."""
+    if isinstance(x, list):
+        return [nan_if_inexact(item) for item in x]
+    return np.full_like(x, np.nan) if x.dtype.kind in "fcV" else x
