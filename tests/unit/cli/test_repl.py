@@ -370,4 +370,4 @@ def test_a_wrong_rule_is_refused_and_changes_nothing() -> None:
     rule = "rule cube(x) { (cube(x), linear |dx| k * x * x * dx) }"
     result = repl(cube, "let k: f64 = -3.0;", rule, "cube'(2.0)", "let k: f64 = 3.0;", rule, "cube'(2.0)")
     assert "error[DL1109]: the rule of `cube` has a wrong derivative" in result.output
-    assert result.output.count("DL1109]") == 1 and result.output.count("12.0") == 2 and "-12" not in result.output
+    assert result.output.count("DL1109]") == 1 and result.output.count("12.0") == 2 and "-12.0" not in result.output

@@ -48,7 +48,7 @@ def test_a_wrong_rule_stops_every_command(command: list[str], tmp_path: Path) ->
     target = str(file)
     result = CliRunner().invoke(main, [*command, target])
     assert result.exit_code == 1
-    assert "error[DL1109]: the rule of `cube` has a wrong derivative" in result.output and "-12" not in result.output
+    assert "error[DL1109]: the rule of `cube` has a wrong derivative" in result.output and "-12.0" not in result.output
 
 
 def test_a_wrong_rule_is_no_module() -> None:
@@ -64,7 +64,7 @@ def test_unchecked_says_that_it_is_meant(tmp_path: Path) -> None:
     for command in ("run", "test"):
         result = CliRunner().invoke(main, [command, "--engine", "interpret", str(file)])
         assert "DL" not in result.output
-        assert "-12" in result.output or command == "test"
+        assert "-12.0" in result.output or command == "test"
 
 
 HEADER = """
