@@ -41,8 +41,40 @@ LAWS = {
     "bessel_i, order 0": Law(
         "bessel_i(0, x)", "x", lambda x: mp.besseli(0, x), [[-3.0, -1e-10, -1e-30, 0.0, 1e-20, 0.1, 3.0, 20.0, 80.0]]
     ),
+    "log_poisson": Law(
+        "log_poisson(k, r)", "k r", lambda k, r: k * mp.log(r) - r - mp.loggamma(k + 1),
+        [[0.5, 3.0, 15.5, 16.0, 100.0, 1e5], [1e-5, 1.0, 30.0, 1e4, 1e9]],
+    ),
+    "log_beta": Law(
+        "log_beta(a, b)", "a b", lgamma_sum, [[1e-10, 0.1, 3.0, 100.0, 1e5], [0.5, 2.0, 20.0, 1e3, 1e10, 1e30]],
+    ),
+    "log_choose": Law(
+        "log_choose(m, k)", "m k", lambda n, k: mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1),
+        [[3.0, 15.5, 20.0, 1000.0, 1e5], [1e-9, 1e-7, 1e-3, 0.5, 1.25, 2.0]],
+    ),
+    "Cauchy": Law(
+        "log_density(Cauchy(m, s), x)", "m s x", lambda m, s, x: -mp.log(mp.pi * s * (1 + ((x - m) / s) ** 2)),
+        [[-5.0, 0.0], [1e5, 1.0, 0.01], [1e9, 3.0, 300.0, -2e4]],
+    ),
+    "Logistic": Law(
+        "log_density(Logistic(m, s), x)", "m s x",
+        lambda m, s, x: -abs(x - m) / s - 2 * mp.log1p(mp.exp(-abs(x - m) / s)) - mp.log(s),
+        [[0.0, 1e-3], [1.0, 10.0], [1e-10, 1e-5, 1.0, 30.0, -800.0]],
+    ),
+    "Gumbel, below": Law(
+        "cdf(Gumbel(m, s), x)", "m s x", lambda m, s, x: mp.exp(-mp.exp((m - x) / s)),
+        [[0.0], [1.0, 10.0], [1e-10, 1e-5, 1.0, 30.0, -5.0, -710.0]],
+    ),
+    "Binomial, below": Law(
+        "cdf(Binomial(7.0, p), k)", "p k", lambda p, k: mp.betainc(7 - k, k + 1, 0, 1 - p, regularized=True),
+        [[1e-10, 1e-3, 0.3, 0.9, 0.99, 0.99999], [0.0, 1.0, 3.0, 6.0]], by="p",
+    ),
+    "Weibull's variance": Law(
+        "variance_of(Weibull(k, 1.0))", "k", lambda k: mp.gamma(1 + 2 / k) - mp.gamma(1 + 1 / k) ** 2,
+        [[0.1, 0.5, 1.0, 3.0, 100.0, 1e6, 1e10]],
+    ),
 }  # fmt: skip
-BY_DAY = ("logaddexp", "hypot", "bessel_j, order 30", "bessel_i_scaled, order 0")
+BY_DAY = ("logaddexp", "hypot", "bessel_j, order 30", "bessel_i_scaled, order 0", "log_beta")
 
 
 @pytest.mark.parametrize("name", BY_DAY)

@@ -93,6 +93,7 @@ def derivative(f: Exact, point: Point, axes: Sequence[int]) -> Any:
 def excess(law: Law, order: tuple[str, ...], points: Sequence[tuple[float, ...]], got: Any, kind: Any) -> list[float]:
     """By how many units in the last place each result is off, beyond a rounding of each argument."""
     eps, least, most = (float(v) for v in (np.finfo(kind).eps, np.finfo(kind).tiny, np.finfo(kind).max))
+    least = least / eps  # what is smaller may be made of numbers that underflow
     axes = [law.args.split().index(a) for a in order]
     found: list[float] = []
     for point, result in zip(points, np.asarray(got, np.float64), strict=True):
