@@ -44,6 +44,16 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
         "(|m| if m.converged { 1.0 } else { 0.0 })(levenberg_marquardt(|x| if x[0] < 2.0 { [nan] } else { x - 1.0 }, [3.0], most = 60))",
         [0.0],
     ),
+    "an event at the very start": (
+        STEPS,
+        "(|a| [a.t, a.y])(dopri5_until(|t, y| -y, |t, y| y - 10.0, 10.0, 0.0, 1.0))",
+        [0.0, 10.0],
+    ),
+    "an event at the start of the second act": (
+        STEPS,
+        "(|q| dopri5_until(|t, y| -y, |t, y| y - q, 10.0, 2.0, 3.0).t)'(10.0)",
+        [-0.1],
+    ),
     "a wall on the way": (MINIMIZE, "levenberg_marquardt(|x| log(x), [6.0]).x", [1.0]),
     # linalg
     "a map that is infinite": (LINALG, "cg(linear |v| [inf * v[0], v[1]], [1.0, 2.0])", [np.nan] * 2),
