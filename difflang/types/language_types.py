@@ -67,6 +67,8 @@ def stack_axes(type: RecordType) -> tuple[Dim, ...]:
     """The axes of a stack of records: those that each field has before the axes of its declaration."""
     declared = {f.name: f.type for f in type.decl.fields}
     bounds = {g.name: g.bound for g in type.decl.generics}
+    if not declared:  # the record of several derivatives, which no program declares
+        return ()
     for name, t in zip(type.names, type.fields, strict=True):
         match declared[name], t:
             case _, RecordType():

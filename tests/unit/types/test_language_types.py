@@ -114,6 +114,7 @@ WRONG = [
     ("fn f(x: f63) -> f64 = 1.0", "DL0202"),
     ("fn f(x: f64) -> f64 = x.y", "DL0206"),
     ("record P { x: f64 }\nfn f(p: P) -> f64 = p.y", "DL0206"),
+    ("fn f(e: f64, m: f64) -> f64 = e * m\nprint(grad[e, m](f)(1.0, 2.0).x)", "DL0206"),
     ("record P { x: f64 }\nfn f(p: P) -> P = p + p", "DL0314"),
     ("fn f(x: f64, y: f64) -> f64 = x\nfn g(x: f64) -> f64 = f(x)", "DL0319"),
     ("fn f(x: f64[n], y: f64[n]) -> f64 = 0.0\nfn g(x: f64[n]) -> f64 = f(x, x[1..])", "DL0304"),
