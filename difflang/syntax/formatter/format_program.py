@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
@@ -13,18 +15,18 @@ from difflang.syntax.parse import ParsedModule, parse
 MAX_ROUNDS = 4
 
 
-def format_program(source: Source, width: int = WIDTH) -> str:
-    """Format a program's text within a width; a formatted one stays the same.
+def format_program(source: Source, width: int = WIDTH, pause: Callable[[], None] = lambda: None) -> str:
+    """Format a program's text within a width; a formatted one stays the same. `pause` is called often and may raise.
 
     Errors: DifflangError for a text that does not parse; InternalError if the layout would change it.
-    Cost:   1 ms a line.
+    Cost:   1 ms a line, memory linear in the text.
     """
     before = parse(source)
     if before.diagnostics:
         raise DifflangError(*before.diagnostics)
     # A comment that cannot stay in place moves to the end of its line, which may change the breaks around it: repeat.
     for _ in range(MAX_ROUNDS):
-        text = render_doc(layout_program(parse_concrete_tree(source)), width)
+        text = render_doc(layout_program(parse_concrete_tree(source), pause), width, pause)
         if text == source.text:
             return text
         source = Source(source.name, text)

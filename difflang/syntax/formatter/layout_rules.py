@@ -7,7 +7,7 @@ between braces stays broken, as does one with a trailing comma. The text of comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -58,13 +58,14 @@ class LaidOutPart(Struct, eq=False):
     block_docs: Doc = ""  # as `doc`, for one break group with the parts beside it
 
 
-def layout_program(program: ConcreteTree) -> Doc:
-    """The document of a whole program.
+def layout_program(program: ConcreteTree, pause: Callable[[], None] = lambda: None) -> Doc:
+    """The document of a whole program. `pause` is called at each node.
 
     Cost: linear in the program.
     """
     maker = _LayoutBuilder()
     for node in program.nodes:
+        pause()
         maker.layouts[node] = maker.layout_node(node)
     below = [OwnLineComment(comment.text, comment.blank_before) for comment in program.end_of_file.leading_comments]
     return (maker.layouts[program.nodes[-1]].doc, HARD_BREAK, *below)

@@ -5,7 +5,7 @@ A group stays on one line if it fits, else all its own lines break. `layout_rule
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,8 @@ from difflang.base.diagnostics import cell_width
 
 WIDTH = 100
 INDENT_WIDTH = 2
+# Deeper lines are indented no further, else the text grows with the square of the nesting.
+MAX_INDENT = 80
 
 
 class LineBreak(Struct, frozen=True):
@@ -75,15 +77,20 @@ HARD_BREAK = LineBreak(hard=True)
 BLANK_LINE = LineBreak(hard=True, blank=True)
 
 
-def render_doc(doc: Doc, width: int = WIDTH) -> str:
-    """The text of a document, without spaces at line ends.
+def render_doc(doc: Doc, width: int = WIDTH, pause: Callable[[], None] = lambda: None) -> str:
+    """The text of a document, without spaces at line ends. `pause` is called at each part.
 
-    Cost: linear in the document, times the width.
+    Cost: linear in the document, times the width; the text is linear in the document.
     Source: Wadler 2003, A prettier printer; Oppen 1980, Prettyprinting.
     """
     printer = _DocPrinter(width)
-    printer.run(doc)
+    printer.run(doc, pause)
     return printer.text()
+
+
+def deeper(indent: int) -> int:
+    """The indentation inside of one."""
+    return min(indent + INDENT_WIDTH, MAX_INDENT)
 
 
 class _DocPrinter:
@@ -101,9 +108,10 @@ class _DocPrinter:
         self.newline(0)
         return "\n".join(self.lines) + "\n" if self.lines else ""
 
-    def run(self, doc: Doc) -> None:
+    def run(self, doc: Doc, pause: Callable[[], None]) -> None:
         self.todo = [(0, False, doc)]
         while self.todo:
+            pause()
             self.step(*self.todo.pop())
 
     def step(self, indent: int, flat: bool, doc: Doc) -> None:
@@ -113,7 +121,7 @@ class _DocPrinter:
             case tuple() | list():
                 self.todo.extend((indent, flat, part) for part in reversed(doc))
             case IndentedDoc(parts):
-                indent += 0 if flat else INDENT_WIDTH
+                indent = indent if flat else deeper(indent)
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
             case BreakGroup(parts, broken):
                 # Inside a flat group every group is flat: only an outermost one is measured.
@@ -187,7 +195,7 @@ class _DocPrinter:
                 case tuple() | list():
                     trial.extend((indent, flat, part) for part in reversed(doc))
                 case IndentedDoc(parts):
-                    trial.extend((indent + INDENT_WIDTH, flat, part) for part in reversed(parts))
+                    trial.extend((deeper(indent), flat, part) for part in reversed(parts))
                 case BreakGroup(parts, broken):
                     trial.extend((indent, flat and not broken, part) for part in reversed(parts))
                 case LineBreak(text, hard):

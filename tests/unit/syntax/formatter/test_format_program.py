@@ -202,9 +202,29 @@ def test_depth_costs_no_stack(depth: int) -> None:
     assert laid(chain, 8 * depth) == chain + "\n"
 
 
+@pytest.mark.parametrize(("opener", "closer"), [("(", ")"), ("{ ", " }"), ("if true { ", " } else { 2 }"), ("f(", ")")])
+def test_the_text_grows_no_faster_than_the_nesting(opener: str, closer: str) -> None:
+    sizes = {n: laid("let x = " + opener * n + "1" + closer * n) for n in (200, 1600)}
+    assert len(sizes[1600]) < 10 * len(sizes[200])
+    assert laid(sizes[200]) == sizes[200]
+
+
+def test_formatting_ends_where_its_pause_raises() -> None:
+    seen = 0
+
+    def pause() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        format_program(Source("<program>", "let x = " + "(" * 100 + "1" + ")" * 100), pause=pause)
+
+
 def test_a_layout_that_changes_the_program_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: what would lose a sign or a comment never gets out."""
     for text, wrong in (("let x = -1", "let x = 1\n"), ("let x = 1 # one", "let x = 1\n"), ("let x = 1", "let x =\n")):
-        monkeypatch.setattr(formatting, "render_doc", lambda doc, width, wrong=wrong: wrong)
+        monkeypatch.setattr(formatting, "render_doc", lambda *_, wrong=wrong: wrong)
         with pytest.raises(InternalError):
             laid(text)
