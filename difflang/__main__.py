@@ -22,7 +22,8 @@ def main() -> None:
         try:
             command()
         finally:
-            sys.stdout.flush()
+            if not sys.stdout.closed:  # the language server closes it
+                sys.stdout.flush()
     except ProcessStopped as stopped:
         sys.stderr.write(f"{stopped.message}\n")
         sys.exit(stopped.code)

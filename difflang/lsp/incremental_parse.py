@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from difflang.base.diagnostics import Diagnostic
+from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Part, Place, Span
 from difflang.host.let_dependencies import lone_type_names
 from difflang.ir.tensor_types import DTYPES
@@ -134,6 +134,15 @@ def build_part(source: Part, parsed: ParsedModule) -> ParsedPart:
     piece.words = frozenset(WORD.findall(STRING_OR_COMMENT.sub(words_source, source.text)))
     piece.declares = frozenset(name for item in items for name in declared_names(item))
     return piece
+
+
+def oversized_part(name: str, text: str, document: object) -> ParsedPart:
+    """A text that does not fit in memory, as one part with a diagnostic and no items."""
+    source = Part(name, text, document, Place())
+    line = Span(source, 0, len(text.split("\n", 1)[0]))
+    way = "write it as several files, or start `difflang lsp` with a larger `--memory-limit`"
+    report = Diagnostic("DL1006", "there is not enough memory to check this file", (Label(line),), (way,))
+    return ParsedPart(source, (), (report,), (), "f32")
 
 
 def words_source(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
+from difflang.lsp.memory_bound import unbound_memory
 from difflang.lsp.name_resolution import document_part_at
 from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document, Workspace
@@ -56,6 +57,7 @@ async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> st
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         cwd=folder, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
+    unbound_memory(process.pid)
     try:
         output, errors = await asyncio.wait_for(
             process.communicate(document.text.encode(errors="replace")), DERIVE_TIMEOUT

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,9 +29,11 @@ from difflang.base.source import Source
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.name_resolution import NameOccurrence
 from difflang.lsp.positions import ENCODING_LENGTHS, LengthFunction, PositionMap
+from difflang.lsp.quick_fixes import formatting_edits
 from difflang.lsp.workspace import Document, Workspace, document_range
 
 T = TypeVar("T")
+TEXT_CHANGED = "the text has changed in the meantime"
 CHECK_TIMEOUT = 2.0  # seconds that a request waits for the check of the latest text
 SEVERITY = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
 
@@ -84,6 +88,7 @@ class DifflangServer(LanguageServer):
         self.opened: dict[str, Document] = {}
         # One thread: analyses share state, and the event loop stays responsive.
         self.worker = ThreadPoolExecutor(1, "check")
+        self.formatter = ThreadPoolExecutor(1, "format")
         # Incremented by each change; a check of an older generation stops.
         self.generation = 0
         self.pending: dict[Document, None] = {}
@@ -162,6 +167,7 @@ class DifflangServer(LanguageServer):
         self.generation += 1
         self.pending.clear()
         self.worker.shutdown(wait=False, cancel_futures=True)
+        self.formatter.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Run something in the checking thread, after its current work."""
@@ -175,11 +181,11 @@ class DifflangServer(LanguageServer):
             document = next(iter(self.pending))
             generation, pause = self.generation, self.cancellation_check()
 
-            def on_ready(document: Document = document) -> None:
-                loop.call_soon_threadsafe(self.publish, document)
-
             try:
-                await self.aside(lambda d=document, p=pause, t=on_ready: self.files.check(d, p, t))
+                # The memory of an attempt is free again only once its exception is gone.
+                if not await self.check_in_memory(document, pause) and generation == self.generation:
+                    document.give_up()
+                    await self.check_in_memory(document, pause)
             except CheckCancelled:
                 continue
             except Exception as error:  # noqa: BLE001 - at the entry point: the server must survive
@@ -189,6 +195,19 @@ class DifflangServer(LanguageServer):
                 self.publish(document)
         if loop.time() - began > CHECK_TIMEOUT:
             self.refresh_hints()
+
+    async def check_in_memory(self, document: Document, pause: Callable[[], None]) -> bool:
+        """Check a document; whether there is enough memory for it. Errors: CheckCancelled."""
+        loop = asyncio.get_running_loop()
+
+        def on_ready() -> None:
+            loop.call_soon_threadsafe(self.publish, document)
+
+        try:
+            await self.aside(lambda: self.files.check(document, pause, on_ready))
+        except MemoryError:
+            return False
+        return True
 
     def refresh_hints(self) -> None:
         """Ask the editor to request hints and tokens again, which may have been answered too early, if it supports
@@ -205,10 +224,36 @@ class DifflangServer(LanguageServer):
         text = f"difflang: {type(error).__name__}: {error}"
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, text))
 
-    async def wait_for_check(self) -> None:
-        """Wait until the latest text is checked, up to a timeout."""
+    async def wait_for_check(self, uri: str) -> None:
+        """Wait until the latest text is checked, up to a timeout.
+
+        Errors: JsonRpcException if the document changes meanwhile, which a request's positions then do not fit.
+        """
+        document = self.document(uri)
+        before = document.text
         if self.task is not None and not self.task.done():
             await asyncio.wait([self.task], timeout=CHECK_TIMEOUT)
+        if document.text is not before:
+            raise content_modified()
+
+    async def format(self, document: Document) -> list[tuple[int, int, str]]:
+        """The edits that format a document, in a thread of its own: it must not wait for a check.
+
+        Errors: JsonRpcException once the document changes.
+        """
+        text, ended = document.text, threading.Event()
+
+        def pause() -> None:
+            if document.text is not text or ended.is_set():
+                raise CheckCancelled
+
+        try:
+            work = partial(formatting_edits, Source(document.name, text), pause)
+            return await asyncio.get_running_loop().run_in_executor(self.formatter, work)
+        except CheckCancelled:
+            raise content_modified() from None
+        finally:
+            ended.set()
 
     # ---- Published diagnostics
 
@@ -296,6 +341,11 @@ class DifflangServer(LanguageServer):
             self.files.check(document, self.cancellation_check(), lambda: None)
         except (DifflangError, CheckCancelled):
             pass
+
+
+def content_modified() -> JsonRpcException:
+    """The error of a request whose document has changed."""
+    return JsonRpcException(TEXT_CHANGED, lsp.LSPErrorCodes.ContentModified.value)
 
 
 def import_closure(documents: Iterable[Document]) -> dict[Document, None]:

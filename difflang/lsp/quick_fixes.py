@@ -32,10 +32,10 @@ def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
 # ---- Formatting
 
 
-def formatting_edits(source: Source) -> list[tuple[int, int, str]]:
-    """The change that formatting makes, as one edit; empty for a text that does not parse."""
+def formatting_edits(source: Source, pause: Callable[[], None]) -> list[tuple[int, int, str]]:
+    """The change that formatting makes, as one edit; empty for a text that does not parse. `pause` may raise."""
     try:
-        after = format_program(source)
+        after = format_program(source, pause=pause)
     except DifflangError:
         return []
     before = source.text

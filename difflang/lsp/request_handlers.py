@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcInvalidParams
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.lsp import (
@@ -22,7 +22,7 @@ from difflang.lsp import (
     symbols_and_folding,
 )
 from difflang.lsp.incremental_check import CheckCancelled
-from difflang.lsp.language_server import CHECK_TIMEOUT, DifflangServer
+from difflang.lsp.language_server import CHECK_TIMEOUT, TEXT_CHANGED, DifflangServer, content_modified
 from difflang.lsp.name_resolution import Definition, NameOccurrence, definition_of, occurrence_at, references
 from difflang.lsp.positions import PositionMap, apply_change
 from difflang.lsp.semantic_tokens import LEGEND, encode_tokens
@@ -31,7 +31,6 @@ from difflang.lsp.workspace import Document, Workspace, document_range
 
 # Seconds between thread switches, so that requests do not wait for a running check.
 SWITCH_INTERVAL = 0.001
-TEXT_CHANGED = "the text has changed in the meantime"
 DERIVE_COMMAND = "difflang.derive"  # the only command that starts a process
 
 
@@ -100,7 +99,7 @@ async def did_change_watched(ls: DifflangServer, params: lsp.DidChangeWatchedFil
 
 @server.feature(lsp.TEXT_DOCUMENT_HOVER)
 async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document, offset, places = request_position(ls, params)
     found = occurrence_at(document, offset)
     text = hover_and_hints.name_hover(found) if found is not None else ""
@@ -120,7 +119,7 @@ async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None
 
 @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
 async def inlay_hint(ls: DifflangServer, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
     return list(
@@ -147,7 +146,7 @@ async def completion(ls: DifflangServer, params: lsp.CompletionParams) -> lsp.Co
 
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
 async def definition(ls: DifflangServer, params: lsp.DefinitionParams) -> lsp.Location | None:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     goal = definition_of(found) if found is not None else None
@@ -160,7 +159,7 @@ async def definition(ls: DifflangServer, params: lsp.DefinitionParams) -> lsp.Lo
 
 @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
 async def find_references(ls: DifflangServer, params: lsp.ReferenceParams) -> list[lsp.Location]:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     goal = definition_of(found) if found is not None else None
@@ -196,7 +195,7 @@ async def prepare_rename(ls: DifflangServer, params: lsp.PrepareRenameParams) ->
 
 @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
 async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     if found is None:
@@ -214,7 +213,7 @@ async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceE
     except rename_symbol.RenameRefused as why:
         raise JsonRpcInvalidParams(str(why)) from None
     except CheckCancelled:
-        raise JsonRpcException(TEXT_CHANGED, lsp.LSPErrorCodes.ContentModified.value) from None
+        raise content_modified() from None
     return lsp.WorkspaceEdit({d.uri: quick_fixes.text_edits(ls.places(d), found) for d, found in edits.items()})
 
 
@@ -225,7 +224,7 @@ async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceE
 async def prepare_calls(
     ls: DifflangServer, params: lsp.CallHierarchyPrepareParams
 ) -> list[lsp.CallHierarchyItem] | None:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document, offset, _ = request_position(ls, params)
     goal = call_hierarchy.callable_at(occurrence_at(document, offset))
     if goal is None or goal.binding is None:
@@ -291,14 +290,13 @@ def call_item(ls: DifflangServer, document: Document, binding: NameBinding | Non
 async def formatting(ls: DifflangServer, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
-    # In a thread of its own: formatting must not wait for a check.
-    return quick_fixes.text_edits(places, await asyncio.to_thread(quick_fixes.formatting_edits, places.source))
+    return quick_fixes.text_edits(places, await ls.format(document))
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(
     [lsp.CodeActionKind.QuickFix, lsp.CodeActionKind.RefactorRewrite]))  # fmt: skip
 async def code_action(ls: DifflangServer, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document = ls.document(params.text_document.uri)
     places, pause = ls.places(document), ls.cancellation_check()
     start, end = places.offset(params.range.start), places.offset(params.range.end)
@@ -377,6 +375,6 @@ async def folding_range(ls: DifflangServer, params: lsp.FoldingRangeParams) -> l
 
 @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
 async def semantic_tokens(ls: DifflangServer, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
-    await ls.wait_for_check()
+    await ls.wait_for_check(params.text_document.uri)
     document = ls.document(params.text_document.uri)
     return lsp.SemanticTokens(encode_tokens(document, ls.places(document)))

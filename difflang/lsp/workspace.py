@@ -26,7 +26,7 @@ from difflang.elaborate.module_imports import (
 )
 from difflang.ir.tensor_types import DTYPES
 from difflang.lsp.incremental_check import CheckCancelled, DocumentAnalysis
-from difflang.lsp.incremental_parse import ParsedPart, parse_parts
+from difflang.lsp.incremental_parse import ParsedPart, oversized_part, parse_parts
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
 
@@ -66,9 +66,20 @@ class Document(Struct, eq=False):
         """Set a new text. Never raises."""
         old = self.parts
         self.text = text
-        self.parts = parse_parts(self.name, text, self, old)
+        try:
+            self.parts = parse_parts(self.name, text, self, old)
+            fits = True
+        except MemoryError:
+            fits = False
+        if not fits:  # only here is the memory of the attempt free again
+            self.give_up()
         new = {*self.parts} - {*old} | {*self.edited}
         self.edited = tuple([p for p in self.parts if p in new])
+
+    def give_up(self) -> None:
+        """Drop what is known of a text that does not fit in memory: it is one part with that diagnostic."""
+        self.analysis = None
+        self.parts, self.edited = (oversized_part(self.name, self.text, self),), ()
 
     @property
     def items(self) -> list[tree.Item]:

@@ -276,6 +276,16 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program, str(ROOT / "examples" / "logistic.dfl")], check=True, timeout=120)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps a bound on memory")
+def test_a_document_beyond_the_memory_limit_is_reported_and_the_server_goes_on(folder: Path) -> None:
+    client = Client(folder, options=["--memory-limit", "64MiB"])
+    uri = client.open(folder / "large.dfl", "let x = [" + ", ".join(["1.0 + 2.0"] * 200_000) + "]\n")
+    assert [report["code"] for report in client.reports(uri)] == ["DL1006"]
+    client.change(uri, {"text": "let x = nowhere\n"})
+    assert [report["code"] for report in client.reports(uri)] == ["DL0201"]
+    assert client.end() == 0
+
+
 def test_a_keystroke_is_answered_at_once(client: Client, folder: Path) -> None:
     """The median of 30 in a file of a thousand lines; 150 ms are promised, on a machine that does nothing else."""
     block = (ROOT / "tests" / "editor" / "block.dfl").read_text(encoding="utf-8")

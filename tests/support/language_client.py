@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ PATIENCE = 120.0  # seconds; a machine may be busy
 class Client:
     """Starts a server, asks, and keeps what it says by itself."""
 
-    def __init__(self, folder: Path, stderr: Any = None, **capabilities: Any) -> None:
-        command = [sys.executable, "-m", "difflang", "lsp"]
+    def __init__(self, folder: Path, stderr: Any = None, options: Sequence[str] = (), **capabilities: Any) -> None:
+        command = [sys.executable, "-m", "difflang", "lsp", *options]
         environment = {**os.environ, "NO_COLOR": "1"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=environment

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import click
 
-from difflang.cli.options_and_reports import SuggestingChoice
+from difflang.cli.options_and_reports import SuggestingChoice, parse_amount
 
 NEOVIM = """\
 vim.lsp.config("difflang", {
@@ -67,8 +67,17 @@ EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "heli
     "--print-config", "editor", type=SuggestingChoice(list(EDITORS)), help="Print the configuration for an editor."
 )
 @click.option("--check", "only_check", is_flag=True, help="Check whether the server can start, without starting it.")
+@click.option(
+    "--memory-limit",
+    "limit",
+    metavar="AMOUNT",
+    default="2GiB",
+    show_default=True,
+    callback=parse_amount,
+    help="Memory that the documents may take, on Linux.",
+)
 @click.option("--stdio", is_flag=True, help="Use standard input and output. This is the default.")
-def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
+def lsp(editor: str | None, only_check: bool, limit: int, stdio: bool) -> None:
     """Serve editors: diagnostics while typing, types, definitions, completion. It runs no program.
 
     Editors start it themselves; `--print-config EDITOR` prints their configuration. Needs the extra `lsp`.
@@ -77,6 +86,7 @@ def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
         click.echo(EDITORS[editor], nl=False)
         return
     try:
+        from difflang.lsp.memory_bound import bound_memory
         from difflang.lsp.request_handlers import server
     except ModuleNotFoundError as error:
         # A missing module of our own is an internal error.
@@ -87,4 +97,5 @@ def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
     if only_check:
         click.echo(f"the language server of difflang {metadata.version('difflang')} can start")
     else:
+        bound_memory(limit)
         server.start_io()

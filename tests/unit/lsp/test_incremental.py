@@ -260,7 +260,7 @@ def ask_everything(document: Document, places: PositionMap, offset: int) -> None
     symbols_and_folding.document_symbols(document, places)
     list(symbols_and_folding.folding_ranges(document))
     assert len(encode_tokens(document, places)) % 5 == 0
-    quick_fixes.formatting_edits(places.source)
+    quick_fixes.formatting_edits(places.source, nothing)
 
 
 def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
 
 from difflang.base.source import Source
-from difflang.lsp import completion_items, hover_and_hints, rename_symbol
+from difflang.lsp import completion_items, hover_and_hints, language_server, rename_symbol
+from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.language_server import DifflangServer
 from difflang.lsp.name_resolution import occurrence_at
 from difflang.lsp.positions import PositionMap, utf16_length
 from difflang.lsp.quick_fixes import apply_edits
-from difflang.lsp.request_handlers import formatting
+from difflang.lsp.request_handlers import formatting, rename
 from difflang.lsp.workspace import Document, Workspace
 
 SHAPES = "pub enum Shape { Circle(r: f32), Empty }\n"
@@ -200,3 +203,99 @@ def test_a_field_of_what_an_unknown_call_gives_is_nobody_s() -> None:
 def test_a_hint_is_placed_at_once_whatever_the_comments_hold() -> None:
     """A declaration that is not closed, with comments: each may be read in one way only."""
     assert hover_and_hints.PARAMETER_LIST_END.match("(a: f32," + "# twenty letters long.\n" * 60) is None
+
+
+def deep_document(server: DifflangServer) -> Document:
+    document = opened(server.files, "let x = " + "(" * 3000 + "1.0" + ")" * 3000 + "\n")
+    server.opened[document.uri] = document
+    return document
+
+
+def formatting_of(document: Document) -> lsp.DocumentFormattingParams:
+    options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
+    return lsp.DocumentFormattingParams(lsp.TextDocumentIdentifier(document.uri), options)
+
+
+def test_formatting_ends_once_its_document_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DifflangServer, "units", property(lambda _: utf16_length))
+    server = DifflangServer()
+    document = deep_document(server)
+
+    async def change() -> None:
+        request = asyncio.ensure_future(formatting(server, formatting_of(document)))
+        await asyncio.sleep(0.01)
+        document.set_text("let x = 2.0\n")
+        await request
+
+    with pytest.raises(JsonRpcException) as refused:
+        asyncio.run(change())
+    assert refused.value.code == lsp.LSPErrorCodes.ContentModified.value
+
+
+def test_formatting_ends_once_its_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DifflangServer, "units", property(lambda _: utf16_length))
+    server, ends = DifflangServer(), list[BaseException]()
+
+    def watched(source: Source, pause: Callable[[], None]) -> list[tuple[int, int, str]]:
+        try:
+            while True:
+                pause()
+        except BaseException as end:
+            ends.append(end)
+            raise
+
+    monkeypatch.setattr(language_server, "formatting_edits", watched)
+    document = deep_document(server)
+
+    async def cancel() -> None:
+        request = asyncio.ensure_future(formatting(server, formatting_of(document)))
+        await asyncio.sleep(0.01)
+        request.cancel()
+        await request
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    server.formatter.shutdown(wait=True)
+    assert [type(end) for end in ends] == [CheckCancelled]
+
+
+def test_a_position_in_a_text_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DifflangServer, "units", property(lambda _: utf16_length))
+    server = DifflangServer()
+    document = opened(server.files, "let one = 1.0\nlet two = 2.0\n")
+    server.opened[document.uri] = document
+
+    async def change() -> None:
+        checked = asyncio.Event()
+
+        async def check() -> None:
+            await checked.wait()
+
+        server.task = asyncio.ensure_future(check())
+        where = lsp.TextDocumentIdentifier(document.uri)
+        request = asyncio.ensure_future(rename(server, lsp.RenameParams(where, lsp.Position(1, 4), "new")))
+        await asyncio.sleep(0.01)
+        document.set_text("let one = 1.0\nlet zero = 0.0\nlet two = 2.0\n")
+        checked.set()
+        await request
+
+    with pytest.raises(JsonRpcException) as refused:
+        asyncio.run(change())
+    assert refused.value.code == lsp.LSPErrorCodes.ContentModified.value
+
+
+def test_a_document_that_does_not_fit_in_memory_has_one_diagnostic(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = Workspace()
+    document = opened(workspace, "let one = 1.0\n")
+
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("difflang.lsp.workspace.parse_parts", exhausted)
+        document.set_text("let one = 1.0\nlet two = nowhere\n")
+    workspace.check(document, lambda: None, lambda: None)
+    assert document.analysis is not None and [d.code for d in document.analysis.diagnostics()] == ["DL1006"]
+    document.set_text("let one = 1.0\n")
+    workspace.check(document, lambda: None, lambda: None)
+    assert document.analysis is not None and document.analysis.diagnostics() == []
