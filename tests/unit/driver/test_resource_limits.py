@@ -9,6 +9,7 @@ import pytest
 
 from difflang.base.source import Source
 from difflang.base.source_files import MAX_SOURCE_BYTES
+from difflang.cli.commands.lsp import lsp
 from difflang.driver.check_and_run import check_program
 from difflang.elaborate.calls.function_calls import MAX_LAMBDA_CALLS
 from difflang.elaborate.context import MAX_AXES
@@ -58,9 +59,11 @@ def test_each_limit_is_written_down() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "limits.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", page, flags=re.MULTILINE))
     numbers = {name: int(number.replace(",", "")) for name, number in rows.items()}
+    server_gibibytes = int(next(p for p in lsp.params if p.name == "limit").default.removesuffix("GiB"))
     assert numbers == {
         "length of an axis": MAX_AXIS_SIZE,
         "size of one file in MiB": MAX_SOURCE_BYTES >> 20,
+        "memory of the language server, on Linux (`difflang lsp --memory-limit`)": server_gibibytes,
         "syntax errors reported for one file": MAX_MISTAKES,
         "nesting of loops, branches and lambdas": MAX_NESTING,
         "nesting of calls whose depth is known": MAX_CALL_DEPTH,
