@@ -242,6 +242,7 @@ def test_how_deep_a_recursion_on_a_size_goes_is_no_matter_of_what_was_made_befor
 
 def test_what_is_nested_too_deep_for_the_passes_is_a_limit_and_no_fault(tmp_path: Path) -> None:
     text = """fn p(x: f64, n: dim) -> f64 = if n == 0 { 1.0 } else { x * p(x, n - 1) }
+@unchecked
 rule p(x, n) { (if n == 0 { 1.0 } else { x * p(x, n - 1) }, linear |dx| f64(n) * dx) }
 """
     with pytest.raises(difflang.LimitError, match="nested too deep to compile"):
