@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
+from difflang.syntax.tree_queries import all_nodes
 from difflang.types.language_types import LangType, RecordType, SumType, VariantType
 from difflang.types.type_errors import DeferCheck
 
@@ -68,5 +69,7 @@ def match_fields(names: AnnotationResolver, type: RecordType | VariantType) -> b
     inner = names.for_fields_of(decl, cast("Mapping[str, TypeBinding]", args))
     pairs = [(written[name], t) for name, t in zip(type.names, type.fields, strict=True)]
     if type.tangent:
-        pairs = [(tree.TypeCall(w.span, ("D",), (w,)), t) for w, t in pairs]
+        # The tangent of a function is that of its captures, of which the declaration says nothing.
+        known = [(w, t) for w, t in pairs if not any(isinstance(part, tree.TypeFn) for part in all_nodes(w))]
+        pairs = [(tree.TypeCall(w.span, ("D",), (w,)), t) for w, t in known]
     return all([inner.match(w, t) for w, t in pairs])
