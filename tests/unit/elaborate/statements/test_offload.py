@@ -169,6 +169,7 @@ def test_what_no_step_changes_is_moved_by_each_step() -> None:
     """The slope in w is one number for all steps, which is seen when the function that has it stands in the loop."""
     text = """float f64
 fn kick(x: f64[n], w: f64) -> f64[n] = x - 0.1 * w * sin(x)
+@unchecked
 rule kick(x, w) by inverse |x| x
 fn long(w: f64, x0: f64[n]) -> f64 {
   var x = x0
