@@ -50,6 +50,10 @@ def beta(a: Any, b: Any, x: Any) -> Any:
     return mp.betainc(a, b, 0, x, regularized=True)
 
 
+def beta_above(a: Any, b: Any, x: Any) -> Any:
+    return mp.betainc(a, b, x, 1, regularized=True)
+
+
 # Numbers that f32 has. At a whole a or b a continued fraction ends, and its derivative goes on. The last shape is for P alone:
 # Q is 1 - P below a + 1, so what is small there is right beside 1.
 SHAPES = [(0.25, 0.0009765625), (0.25, 7.5), (1.0, 2.0), (1.0, 0.5), (2.0, 3.0), (2.5, 1.5), (2.5, 40.0), (5.0, 6.125), (30.0, 20.0), (500.0, 540.0), (0.0009765625, 0.125)]  # fmt: skip
@@ -61,6 +65,8 @@ SPECIAL: dict[str, tuple[str, Real, list[tuple[float, ...]]]] = {
     "gammaincc_each": ("gammaincc_each(x, y)", above, SHAPES[:-1]),
     "betainc": ("[for i => betainc(x[i], y[i], z[i])]", beta, PARTS),
     "betainc_each": ("betainc_each(x, y, z)", beta, PARTS),
+    "betaincc": ("[for i => betaincc(x[i], y[i], z[i])]", beta_above, PARTS),
+    "betaincc_each": ("betaincc_each(x, y, z)", beta_above, PARTS),
     "log_poisson": ("log_poisson(x, y)", lambda k, r: k * mp.log(r) - r - mp.loggamma(k + 1), [(0.0, 2.0), (0.5, 0.125), (3.0, 2.0), (15.75, 20.0), (16.25, 20.0), (100.0, 30.0), (1e4, 10100.0), (2.0, 300.0)]),
     "log_beta": ("log_beta(x, y)", lambda a, b: mp.log(mp.beta(a, b)), [(0.25, 0.5), (2.5, 4.5), (0.0009765625, 30.0), (15.75, 3.0), (3.0, 16.25), (100.0, 200.0), (1e6, 0.5), (2.0, 1e8)]),
     "log_choose": ("[for i => log_choose(x[i], y[i])]", lambda n, k: mp.log(mp.binomial(n, k)), [(5.0, 2.0), (9.0, 3.5), (15.75, 1.0), (16.25, 1.0), (50.0, 20.0), (1e6, 3.0), (40.0, 0.5)]),
