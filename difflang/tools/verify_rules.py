@@ -6,55 +6,20 @@ Rules of the library are verified by its tests. Results are cached, so an unchan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.module_imports import ModuleFile
-from difflang.ir.graph import Eqn
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.module_scope import GlobalName
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
     from difflang.driver.interactive_session import SessionSnapshot
-    from difflang.elaborate.context import Session
-    from difflang.gradcheck.rule_comparison import RuleFault
-
-# Of the random arguments of a rule; a lone number differs in sign and size. All are compared if that takes less than
-SEEDS = (0, 3, 5, 8, 1, 2, 4, 6, 7, 9, 10, 11)
-MAX_SECONDS = 2.0
-CALLS = 2  # compared of one equation in a run
-MAX_CALLERS = 8  # tried in place of a function whose arguments cannot be drawn
-MAX_EXTERN_SECONDS = 0.05  # of a run that calls Python, which is repeated some fifty times
-# An opt-out that the reports mention.
-OPT_OUT = "write `@unchecked` before the rule"
-
-
-# The arrays of a top-level value, as a program's function sees it.
-GlobalLeaves = Callable[[GlobalName], Sequence[Any]]
-
-
-class RuleUnverified(Exception):
-    """A rule that could not be compared; the message says why."""
-
-
-class RuleSite(Struct, frozen=True, eq=False):
-    """A rule, the program as its file sees it, and the functions through which it can be compared."""
-
-    rule: tree.Rule
-    callers: tuple[tuple[CheckedProgram, tree.Fn], ...]
-    leaves_in: Callable[[CheckedProgram], GlobalLeaves]
 
 
 def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
@@ -62,18 +27,22 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
 
     Cost: nothing for a program without rules of its own.
     """
-    sites = [] if checked.errors else list(rules_to_verify(checked, path))
-    if not sites:
+    files = {} if checked.errors else own_files(checked, path)
+    rules = [(rule, program) for program in files for rule in rules_to_verify(program)]
+    if not rules:
         return
     from difflang.tools.rule_cache import RuleCache
 
     cache = RuleCache(checked)
     try:
-        for site in sites:
-            found = cache.get(site.rule)
+        for rule, program in rules:
+            found = cache.get(rule)
             if found is None:
-                found = verify_rule(site)
-                cache.put(site.rule, found)
+                # Heavy imports, which a remembered verdict does without.
+                from difflang.tools.rule_faults import lazy_leaves, verify_rule
+
+                found = verify_rule(rule, program, list(files), partial(lazy_leaves, files))
+                cache.put(rule, found)
             for diagnostic in found:
                 if diagnostic.severity == "warning":
                     checked.session.warn(diagnostic)
@@ -85,25 +54,21 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
             module.host = {}
 
 
-def rules_to_verify(checked: CheckedProgram, path: Path | None) -> Iterator[RuleSite]:
-    """The rules of a program's own files, except those with `@unchecked` and of functions that are not bound."""
-    own = [
-        (file.module.rules, program_of_import(checked, file), file.path)
-        for file in checked.imported
-        if not file.library
-    ]
-    files = [*own, (checked.module.rules, checked, path)]
-    if not any(rules for rules, _, _ in files):
-        return
-    paths = {program: place for _, program, place in files}
-    for rules, program, _ in files:
-        for rule in rules.values():
-            decl = program.module.fns.get(rule.name)
-            unbound = (
-                decl is not None and isinstance(decl.body, tree.Foreign) and rule.name not in program.module.externs
-            )
-            if decl is not None and not rule.unchecked and not unbound:
-                yield RuleSite(rule, tuple(rule_callers(rule, program, list(paths))), partial(lazy_leaves, paths))
+def own_files(checked: CheckedProgram, path: Path | None) -> dict[CheckedProgram, Path | None]:
+    """The program as each of its own files sees it, with its path; nothing if none has rules."""
+    own = {program_of_import(checked, file): file.path for file in checked.imported if not file.library}
+    files = {**own, checked: path}
+    return files if any(program.module.rules for program in files) else {}
+
+
+def rules_to_verify(program: CheckedProgram) -> Iterator[tree.Rule]:
+    """The rules of a file, except those with `@unchecked` and of functions of Python that are not bound."""
+    for rule in program.module.rules.values():
+        decl = program.module.fns.get(rule.name)
+        if decl is None or rule.unchecked:
+            continue
+        if not isinstance(decl.body, tree.Foreign) or rule.name in program.module.externs:
+            yield rule
 
 
 def session_rule_faults(snapshot: SessionSnapshot, rules: Sequence[tree.Rule]) -> Iterator[Diagnostic]:
@@ -111,212 +76,12 @@ def session_rule_faults(snapshot: SessionSnapshot, rules: Sequence[tree.Rule]) -
     program = snapshot.checked
     for rule in rules:
         if not rule.unchecked and rule.name in program.module.fns:
-            callers = tuple(rule_callers(rule, program, (program,)))
-            yield from verify_rule(RuleSite(rule, callers, lambda _: snapshot.leaves))
+            from difflang.tools.rule_faults import verify_rule
 
-
-def lazy_leaves(paths: Mapping[CheckedProgram, Path | None], program: CheckedProgram) -> GlobalLeaves:
-    """The top-level values of a program, evaluated on demand. Errors: StepLimitExceeded for one that takes long."""
-    from difflang.driver.check_and_run import load_values
-    from difflang.tools.bounded_engine import BoundedEngine
-
-    return load_values(program, paths[program], BoundedEngine("interpret")).leaves
+            yield from verify_rule(rule, program, (program,), lambda _: snapshot.leaves)
 
 
 def program_of_import(checked: CheckedProgram, file: ModuleFile) -> CheckedProgram:
     """The program as an imported file sees it."""
     before = checked.imported[: checked.imported.index(file)]
     return replace(checked, module=file.module, items=file.items, imported=before)
-
-
-def rule_callers(
-    rule: tree.Rule, own: CheckedProgram, programs: Sequence[CheckedProgram]
-) -> Iterator[tuple[CheckedProgram, tree.Fn]]:
-    """The function of a rule, then the functions of the program that mention it."""
-    yield own, own.module.fns[rule.name]
-    for program in (own, *[p for p in programs if p is not own]):
-        for decl in program.module.fns.values():
-            known = program is own or rule.name in (*program.module.imported, *called_members(decl))
-            if not decl.host and known and decl.name != rule.name and rule.name in mentioned_names(decl.body):
-                yield program, decl
-
-
-def called_members(decl: tree.Fn) -> tuple[str, ...]:
-    """The names that a function may call in another module, as `m.f(x)`."""
-    return mentioned_names(decl.body)
-
-
-def verify_rule(site: RuleSite) -> tuple[Diagnostic, ...]:
-    """The fault of a rule as an error, or a warning if nothing could be compared."""
-    reasons: dict[str, str] = {}
-    for program, decl in site.callers[:MAX_CALLERS]:
-        try:
-            fault = compare_through(site, program, decl)
-        except RuleUnverified as error:
-            reasons[decl.name] = str(error)
-            continue
-        return () if fault is None else (fault,)
-    (_, reason), *others = reasons.items()
-    name = site.rule.name
-    ways = (
-        *[f"nor through `{caller}`: {why}" for caller, why in others],
-        f"add a function that calls `{name}` and takes only numbers, or {OPT_OUT}",
-    )
-    message = f"the rule of `{name}` is not verified: {reason}"
-    return (Diagnostic("DL1110", message, (Label(site.rule.name_span),), ways, "warning"),)
-
-
-def compare_through(site: RuleSite, program: CheckedProgram, decl: tree.Fn) -> Diagnostic | None:
-    """Compare a rule wherever a function calls its function, at several points. Errors: RuleUnverified."""
-    import numpy as np
-
-    from difflang.gradcheck.rule_comparison import compare_inverse, compare_rule_call
-    from difflang.ir.interpreter import StepLimitExceeded
-
-    numbers, reached, begun = 0, False, monotonic()
-    try:
-        caller = DrawnCaller.elaborate(site, program, decl)
-        for seed in SEEDS:
-            if numbers and monotonic() - begun > MAX_SECONDS:
-                break
-            rng = np.random.default_rng(seed)
-            for eqn, operands in caller.calls(site.rule, seed):
-                if site.rule.by == "inverse":
-                    found = compare_inverse(eqn, operands)
-                else:
-                    found = compare_rule_call(eqn, operands, rng, caller.status_results(eqn))
-                numbers, reached = numbers + found.numbers, True
-                if found.fault is not None:
-                    return describe_fault(site.rule, decl, found.fault, point_text(eqn, operands))
-    except DifflangError as error:
-        raise RuleUnverified(undrawable_reason(decl, error.diagnostics[0])) from None
-    except StepLimitExceeded:
-        raise RuleUnverified("its function takes too many steps at the drawn arguments") from None
-    if not reached:
-        raise RuleUnverified(f"`{decl.name}` does not call it at the drawn arguments")
-    if not numbers:
-        raise RuleUnverified("finite differences determine no slope at the drawn arguments")
-    return None
-
-
-def undrawable_reason(decl: tree.Fn, found: Diagnostic) -> str:
-    failed = found.code.startswith("DL09")
-    return f"a check in `{decl.name}` fails at all drawn arguments" if failed else found.message
-
-
-class DrawnCaller(Struct, frozen=True, eq=False):
-    """A function elaborated for arguments that can be drawn, and the top-level values that it reads."""
-
-    session: Session
-    decl: tree.Fn
-    entry: ElaboratedCall
-    arguments: tuple[CallArgument, ...]
-    constants: tuple[Any, ...]
-    externs: bool
-
-    @classmethod
-    def elaborate(cls, site: RuleSite, program: CheckedProgram, decl: tree.Fn) -> DrawnCaller:
-        """Errors: DifflangError for arguments that cannot be drawn; RuleUnverified."""
-        import numpy as np
-
-        from difflang.elaborate.context import Session
-        from difflang.ir.interpreter import StepLimitExceeded
-        from difflang.tools.check_grad import elaborate_first_choice
-
-        session, leaves = Session(), site.leaves_in(program)
-        try:
-            entry, arguments = elaborate_first_choice(session, program, decl, {})
-            constants = tuple([np.asarray(x) for name in entry.globals for x in leaves(name)])
-        except StepLimitExceeded:
-            raise RuleUnverified("a top-level value that it reads takes too long to compute") from None
-        return cls(
-            session, decl, entry, arguments, constants, any(m.externs for m in program.module.transitive_imports())
-        )
-
-    def calls(self, rule: tree.Rule, seed: int) -> list[tuple[Eqn, list[Any]]]:
-        """The calls of the rule's function in one run at random arguments, with their operands.
-
-        Errors: DifflangError if the function fails at all arguments; StepLimitExceeded; RuleUnverified.
-        """
-        from difflang.driver.capacity_for_call import with_fitted_capacity
-        from difflang.gradcheck.rule_comparison import MAX_STEPS, record_calls
-        from difflang.lower.lowering_pipeline import expand_keeping_rules
-        from difflang.tools.check_grad import find_finite_arguments
-
-        arrays = find_finite_arguments(
-            self.session, self.decl, self.entry, self.arguments, self.constants, seed, MAX_STEPS
-        )
-        graph = expand_keeping_rules(with_fitted_capacity(self.session, self.entry, arrays).graph)
-        begun = monotonic()
-        calls = record_calls(graph, arrays, lambda eqn: has_rule(eqn, rule), CALLS)
-        if self.externs and monotonic() - begun > MAX_EXTERN_SECONDS:
-            raise RuleUnverified("it calls a function of Python that takes long")
-        return calls
-
-    def status_results(self, eqn: Eqn) -> int:
-        """How many of a call's last results say whether a check failed."""
-        from difflang.elaborate.context import FAILURE_TYPES
-
-        count = len(FAILURE_TYPES)
-        return count if self.entry.fails and tuple(r.type for r in eqn.results[-count:]) == FAILURE_TYPES else 0
-
-
-def has_rule(eqn: Eqn, rule: tree.Rule) -> bool:
-    """Whether an equation is a call of the rule's function, with the rule."""
-    from difflang.ops.loop.invertible_op import invertible
-
-    if rule.by == "inverse":
-        return eqn.op is invertible and eqn.attrs["name"] == rule.name
-    # An equation without regions has its derivative from Python.
-    return bool(eqn.op.custom_rule_name and eqn.regions and eqn.op.custom_rule_name(eqn) == rule.name)
-
-
-# ---- Reports
-
-
-def describe_fault(rule: tree.Rule, decl: tree.Fn, fault: RuleFault, point: str) -> Diagnostic:
-    """The error for a wrong rule: the point and both numbers."""
-    from difflang.gradcheck.report import format_distinct
-
-    name = rule.name
-    got, want = format_distinct(fault.difference.got, fault.difference.want)
-    at = f"at {point}, " if point else ""
-    called = (Label(decl.name_span, "compared where this calls it"),) if decl.name != name else ()
-    if fault.component == "inverse":
-        label = Label(rule.name_span, f"{at}the inverse gives {got} for {want}")
-        return Diagnostic(
-            "DL1106", f"the inverse of `{name}` does not return the argument of `{name}`", (label, *called)
-        )
-    noun, numbers = {
-        "value": ("value", f"its value is {got}, that of the function {want}"),
-        "derivative": (
-            "derivative",
-            f"its derivative{f' in `{fault.operand}`' * bool(fault.operand)} is {got}, that of the function {want}",
-        ),
-        "transpose": ("transpose", f"reverse mode gives {got}, forward mode {want}"),
-    }[fault.component]
-    message = f"the rule of `{name}` has a wrong {noun}"
-    ways = (
-        f"if `{name}` does not accept these arguments, say so by an `assert` in it",
-        f"if the rule is meant to differ, {OPT_OUT}",
-    )
-    return Diagnostic("DL1109", message, (Label(rule.name_span, at + numbers), *called), ways)
-
-
-def point_text(eqn: Eqn, operands: Sequence[Any]) -> str:
-    """The arguments of a call: `x = 0.5, y = [1, 2]`; long ones are left out."""
-    import numpy as np
-
-    found: list[str] = []
-    for param, array in zip(eqn.regions[0].params, operands, strict=True):
-        if param.hint and not isinstance(array, list) and np.size(array) <= 4 and np.ndim(array) <= 1:
-            found.append(f"{param.hint} = {number_text(array)}")
-    return ", ".join(found[:4])
-
-
-def number_text(array: np.ndarray[Any, Any]) -> str:
-    import numpy as np
-
-    if np.ndim(array) == 1:
-        return f"[{', '.join(number_text(x) for x in array)}]"
-    return f"{array:.6g}" if np.asarray(array).dtype.kind in "fc" else str(array)

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram, check_program
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.verify_rules import rules_to_verify, verify_rule
+from difflang.tools.rule_faults import lazy_leaves, verify_rule
+from difflang.tools.verify_rules import rules_to_verify
 from support.documents import ROOT
 
 MATRIX = "let m: f64[3, 3] = [[4, 1, 0.5], [1, 5, 1], [0.5, 1, 6]]\n"
@@ -67,8 +70,9 @@ def program(file: str, rule: str) -> CheckedProgram:
 @pytest.mark.parametrize(("file", "rule"), CASES)
 def test_a_rule_of_the_library_is_the_derivative_of_its_function(file: str, rule: str) -> None:
     path = ROOT / "stdlib" / file
-    (site,) = [s for s in rules_to_verify(program(file, rule), path) if s.rule.name == rule]
-    assert verify_rule(site) == ()
+    checked = program(file, rule)
+    (found,) = [r for r in rules_to_verify(checked) if r.name == rule]
+    assert verify_rule(found, checked, [checked], partial(lazy_leaves, {checked: path})) == ()
 
 
 def test_only_these_rules_of_the_library_are_not_compared() -> None:

@@ -48,19 +48,19 @@ def read_json(data: bytes, type: LangType) -> dict[str, Any]:
     """The parts of a document, by the structure of a type. Errors: ValueError for invalid JSON, JsonTypeMismatch."""
     try:
         document = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys, parse_float=WrittenFloat
+            data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys, parse_float=DecimalFloat
         )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return dict(json_parts(document, type, ""))
 
 
-class WrittenFloat(float):
+class DecimalFloat(float):
     """A number with the text that it was read from: rounding it to f32 must not start from the f64."""
 
     __slots__ = ("text",)
 
-    def __new__(cls, text: str) -> WrittenFloat:
+    def __new__(cls, text: str) -> DecimalFloat:
         found = super().__new__(cls, text)
         found.text = text
         return found
@@ -147,7 +147,7 @@ def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
 def parse_floats(items: list[Any], dtype: DType, path: str) -> np.ndarray:
     """Numbers of a float type or of the parts of a complex one, each rounded once, without overflow."""
     numbers = [parse_real(item, dtype, path) for item in items]
-    texts = [x.text if isinstance(x, WrittenFloat) else repr(x) for x in numbers]
+    texts = [x.text if isinstance(x, DecimalFloat) else repr(x) for x in numbers]
     found = nearest_floats(texts, np.array([float(text) for text in texts], np.float64), real_part_dtype(dtype))
     if (k := overflowed(texts, found)) is not None:
         raise JsonTypeMismatch(path, printable(texts[k])[:40], str(dtype))

@@ -20,7 +20,7 @@ from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver.check_and_run import check_program
-from difflang.tools import rule_cache, verify_rules
+from difflang.tools import rule_cache, rule_faults, verify_rules
 
 WRONG = """fn cube(x: f64) -> f64 = x * x * x
 rule cube(x) { (cube(x), linear |dx| -3.0 * x * x * dx) }
@@ -147,7 +147,7 @@ def test_rules_of_imported_files_and_through_their_importers(tmp_path: Path) -> 
 
 
 def test_rules_of_the_library_are_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_rules, "verify_rule", lambda site: pytest.fail(site.rule.name))
+    monkeypatch.setattr(rule_faults, "verify_rule", lambda rule, *_: pytest.fail(rule.name))
     assert reports("import linalg\nfn f(a: f64[n, n]) -> f64[n, n] = linalg.sqrtm(a)") == ()
 
 
@@ -184,13 +184,13 @@ def test_an_extern_that_takes_long_is_not_run_fifty_times() -> None:
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
-    plain = verify_rules.verify_rule
+    plain = rule_faults.verify_rule
 
-    def verify(site: Any) -> Any:
-        done.append(site.rule.name)
-        return plain(site)
+    def verify(rule: Any, *others: Any) -> Any:
+        done.append(rule.name)
+        return plain(rule, *others)
 
-    monkeypatch.setattr(verify_rules, "verify_rule", verify)
+    monkeypatch.setattr(rule_faults, "verify_rule", verify)
     return done
 
 
@@ -244,7 +244,7 @@ def test_a_program_without_rules_imports_none_of_it(tmp_path: Path) -> None:
     file.write_text("fn f(x: f64) -> f64 = x\n")
     code = (
         "import sys\nfrom difflang.cli import main\nmain(['check', sys.argv[1]], standalone_mode=False)\n"
-        "print([m for m in sys.modules if m.startswith(('difflang.gradcheck', 'difflang.tools.rule_cache', 'jax'))])"
+        "print([m for m in sys.modules if m.startswith(('difflang.gradcheck', 'difflang.tools.rule_', 'jax'))])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
