@@ -3,8 +3,7 @@
 import gc
 import sys
 
-from difflang.base.process_termination import ProcessStopped, disarm_signals, exit_on_sigint
-from difflang.base.standard_streams import guard_standard_streams
+from difflang.base.process_termination import ProcessStopped, disarm_signals, exit_on_sigint, guard_standard_streams
 
 # New objects between two garbage collections. With Python's default of 700 each collection would traverse all loaded
 # modules again and again.

@@ -16,15 +16,16 @@ from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.context import FAILURE_TYPES, Session
+from difflang.execution.check_failures import ArrayProgram
+from difflang.execution.engine import Engine
 from difflang.gradcheck.report import format_distinct
 from difflang.gradcheck.rule_comparison import MAX_STEPS, RuleFault, compare_inverse, compare_rule_call, record_calls
-from difflang.ir.graph import Eqn
-from difflang.ir.interpreter import StepLimitExceeded
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import StepLimitExceeded, TextSink, evaluate_with_limit
 from difflang.lower.lowering_pipeline import expand_keeping_rules
 from difflang.ops.loop.invertible_op import invertible
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.tools.bounded_engine import BoundedEngine
 from difflang.tools.check_grad import elaborate_first_choice, find_finite_arguments
 from difflang.types.module_scope import GlobalName
 
@@ -32,6 +33,7 @@ from difflang.types.module_scope import GlobalName
 SEEDS = (0, 3, 5, 8, 1, 2, 4, 6, 7, 9, 10, 11)
 MAX_SECONDS = 2.0
 CALLS = 2  # compared of one equation in a run
+MAX_VALUE_STEPS = 100_000  # equations of a top-level value that a rule reads
 MAX_CALLERS = 8  # tried in place of a function whose arguments cannot be drawn
 MAX_EXTERN_SECONDS = 0.05  # of a run that calls Python, which is repeated some fifty times
 # An opt-out that the reports mention.
@@ -69,6 +71,16 @@ def verify_rule(
     )
     message = f"the rule of `{name}` is not verified: {reason}"
     return (Diagnostic("DL1110", message, (Label(rule.name_span),), ways, "warning"),)
+
+
+class BoundedEngine(Engine, frozen=True):
+    """Interprets at most `MAX_VALUE_STEPS` equations and discards prints. Errors: StepLimitExceeded."""
+
+    def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
+        def program(*arrays: Any) -> Sequence[Any]:
+            return evaluate_with_limit(MAX_VALUE_STEPS, ready, *[np.asarray(a) for a in arrays])
+
+        return program
 
 
 def lazy_leaves(paths: Mapping[CheckedProgram, Path | None], program: CheckedProgram) -> GlobalLeaves:
