@@ -32,13 +32,14 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, pattern_names
-from difflang.types.dtype_variables import prune_dtype
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import BuiltinCode
 from difflang.types.join_types import add_tags, has_runtime_text
 from difflang.types.language_types import leaf_types, map_tensors, show_type
@@ -220,18 +221,19 @@ def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None
     then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.failure_word], e.body.span)
     value = as_array(cx, then.value, e.body.span)
     with cx.nested_graph(e.span) as other:
-        nothing = Array(other.one("const", value=reduction_identity(value.tensor, identity), type=value.tensor))
+        nothing = Array(emit_identity(other, value.tensor, identity))
     return emit_cond(cx, condition, then, BranchSide(other, nothing, [cx.failure], e.span), [cx.failure_word], e.span)
 
 
-def reduction_identity(type: Tensor, identity: float | None) -> float:
+def emit_identity(builder: Builder, type: Tensor, identity: float | None) -> Value:
+    """The identity of a reduction; an infinite one is the least or the greatest number of an integer type."""
     assert identity is not None
     dtype = prune_dtype(type.dtype)
-    if math.isinf(identity) and dtype.is_integer:
-        least = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
-        most = 2 ** (dtype.bits - (dtype.kind == "int")) - 1
-        return least if identity < 0 else most
-    return identity
+    if math.isfinite(identity) or (dtype.is_float and not isinstance(dtype, DTypeVar)):
+        return builder.one("const", value=identity, type=type)
+    # The type may not be known yet, as that of literals: the reduction of nothing knows its identity in each.
+    empty = builder.one("const", value=0, type=Tensor(type.dtype, (0, *type.shape)))
+    return builder.one("reduce_max" if identity < 0 else "reduce_min", empty, axes=(0,))
 
 
 # ---- Extents

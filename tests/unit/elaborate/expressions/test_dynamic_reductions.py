@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.execution.engine import Engine
 from support.language import answer, codes
 
 SOURCE = """float f64
@@ -133,3 +134,20 @@ def test_a_fold_goes_from_one_variant_to_another() -> None:
 
 def test_a_fold_may_group_as_it_likes_and_need_not() -> None:
     assert [int(answer(f"total({k})", FOLDS)) for k in (0, 1, 6)] == [0, 0, 15]
+
+
+@pytest.mark.parametrize("engine", ["interpret", "xla"])
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("min(for x in [3, 1, 2] if x > 1 => x)", 2),
+        ("max(for x in [-3, -1] if x < -1 => x)", -3),
+        ("max(for x in [3, 1] if x > 5 => x)", -(2**31)),
+        ("min(for x in [u8(3), 1] if x > 5 => x)", 255),
+        ("min(for x in [3, 1] if x > 1 => [x, 2 * x])[1]", 6),
+        ("min(for x in [3, 1.5] if x > 2 => x)", 3.0),
+    ],
+)
+def test_a_filter_of_numbers_whose_type_is_found_later(engine: Any, expression: str, wanted: float) -> None:
+    """The value of an item that is dropped is the least or the greatest number of the type that is found."""
+    assert answer(expression, engine=Engine(engine)) == wanted
