@@ -70,7 +70,9 @@ def stack_axes(type: RecordType) -> tuple[Dim, ...]:
     if not declared:  # the record of several derivatives, which no program declares
         return ()
     for name, t in zip(type.names, type.fields, strict=True):
-        match declared[name], t:
+        match declared.get(name), t:
+            case None, _:  # a record of derivatives has no declaration
+                return ()
             case _, RecordType():
                 return stack_axes(t)
             case (tree.TypeName(path=(dtype,)) | tree.TypeApply(path=(dtype,))) as written, Tensor():

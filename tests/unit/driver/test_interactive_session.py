@@ -165,3 +165,8 @@ def test_names_and_fields(talk: Talk) -> None:
 def test_a_warning_is_said_once(talk: Talk) -> None:
     talk.feed("fn f(x: f32) -> f32 = 1.0", "grad(f)(2.0)")
     assert [d.code for d in talk.warned] == ["DL0409"]
+
+
+def test_the_record_of_several_derivatives_has_a_type(talk: Talk) -> None:
+    assert talk.feed("grad[x, y](|x, y| x * y)(1.0, 2.0)") == "D(grad)(x = 2.0, y = 1.0): D(grad)"
+    assert talk.feed("grad[x, y](|x, y| sum(x) * y)([1.0], 2.0)") == "D(grad)(x = [2.0], y = 1.0): D(grad)"
