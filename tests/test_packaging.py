@@ -20,6 +20,7 @@ ASK = """
 import hashlib, json
 from difflang.base import error_codes, package_data
 files = [package_data.data_folder("grammar") / "difflang.lark", *package_data.stdlib_files()]
+files.append(package_data.builtins_file())
 digests = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 digests |= {c + ".md": hashlib.sha256(package_data.error_page(c).encode()).hexdigest() for c in error_codes.CODE_TITLES}
 print(json.dumps({"at": str(files[0].parent), "files": digests}))
@@ -38,7 +39,7 @@ def python(*args: str, cwd: Path, path: Path | None = None) -> str:
 
 def checkout() -> dict[str, str]:
     """Name and digest of the files at the top of the repository."""
-    files = [ROOT / "grammar" / "difflang.lark", *sorted((ROOT / "stdlib").glob("*.dfl"))]
+    files = [ROOT / "grammar" / "difflang.lark", *sorted((ROOT / "stdlib").iterdir())]
     files += sorted((ROOT / "docs" / "errors").glob("*.md"))
     return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 

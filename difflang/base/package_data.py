@@ -38,6 +38,11 @@ def stdlib_files() -> tuple[Path, ...]:
     return tuple(sorted(data_folder("stdlib").glob("*.dfl")))
 
 
+def builtins_file() -> Path:
+    """The page about what every file knows without an import."""
+    return data_folder("stdlib") / "builtins.md"
+
+
 @cache
 def stdlib_modules() -> tuple[str, ...]:
     """The names of the modules that a program can import."""

@@ -76,19 +76,21 @@ def page_href(page: DocPage) -> str:
 
 
 def name_links(page: DocPage, file: str = "") -> str:
-    links = [f'<a href="{file}#{escape(e.name)}"><code>{escape(e.name)}</code></a>' for e in page.entries]
+    names = [escape(name) for e in page.entries for name in e.names]
+    links = [f'<a href="{file}#{name}"><code>{name}</code></a>' for name in names]
     return f"<p>{' '.join(links)}</p>"
 
 
 def section_html(one: DocSection) -> str:
-    title = [f"<h2>{escape(one.title)}</h2>"] if one.title else []
-    return "\n".join([*title, *map(entry_html, one.entries)])
+    anchor = one.title.lower().replace(" ", "-")
+    title = [f'<h2 id="{escape(anchor)}">{escape(one.title)}</h2>'] if one.title else []
+    return "\n".join([*title, *([markdown_html(one.text)] if one.text else []), *map(entry_html, one.entries)])
 
 
 def entry_html(one: DocEntry) -> str:
-    name = escape(one.name)
+    names = [escape(name) for name in one.names]
     parts = [
-        f'<h3 id="{name}"><a href="#{name}"><code>{name}</code></a></h3>',
+        *[f'<h3 id="{name}"><a href="#{name}"><code>{name}</code></a></h3>' for name in names],
         program_html(one.head),
         markdown_html(one.text),
     ]

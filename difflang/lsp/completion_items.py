@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lsprotocol import types as lsp
 
 from difflang.base.package_data import stdlib_modules
-from difflang.elaborate.calls.builtin_functions import BUILTINS
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.module_declarations import load_prelude
 from difflang.elaborate.module_imports import import_names
 from difflang.elaborate.reports.name_errors import CONSTANTS
@@ -21,7 +21,7 @@ from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.tools.completion_candidates import CompletionNames, complete
-from difflang.tools.session_queries import DERIVATIVE_DOCS, record_at_path
+from difflang.tools.session_queries import record_at_path
 from difflang.types.language_types import LangType, RecordType, show_type
 
 ITEM_KINDS = {
@@ -81,7 +81,7 @@ class CompletionScope:
 
     def visible_names(self) -> dict[str, tuple[str, str]]:
         """Every visible name with its kind and its type as text: of the enclosing blocks, the file, the language."""
-        builtins = (*load_prelude().fns, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
+        builtins = (*load_prelude().fns, *BUILTINS, *HOST_BUILTINS, *TRANSFORM_NAMES, *CONSTANTS)
         found = {name: ("builtin", "") for name in builtins if name.isidentifier()}
         for it, other in self.document.imports.items():
             found |= dict.fromkeys(import_names(it)[len(it.names) :], ("module", "module"))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 from lsprotocol import types as lsp
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import check_definition, load_prelude
-from difflang.ir.tensor_types import DTYPES
 from difflang.lsp.incremental_check import DocumentAnalysis, PartResult
 from difflang.lsp.name_resolution import (
     Definition,
@@ -28,10 +28,11 @@ from difflang.lsp.positions import PositionMap
 from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
+from difflang.syntax.builtin_page import SignatureText, builtin_entries, signature_texts
+from difflang.syntax.doc_pages import entry_as_markdown
 from difflang.syntax.parse import parse
 from difflang.tools.completion_candidates import unfinished_call
 from difflang.tools.emit import typed_signature
-from difflang.tools.session_queries import DERIVATIVE_DOCS, describe_builtin, with_doc
 from difflang.types.language_types import ClosureType, FnType, LangType, show_type
 
 # The rest of a parameter list; a `)` in a comment does not end it.
@@ -88,14 +89,11 @@ def builtin_hover(name: str, type: LangType | None) -> str:
     decl = load_prelude().fns.get(name)
     if decl is not None:
         return code_block(header_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
-    if name in DTYPES:
-        return code_block(name) + "\n\nan element type"
-    text = describe_builtin(name)
-    if text is None:
-        return code_block(f"{name}: {show_type(type)}") if type is not None and not is_closure_type(type) else ""
-    head, _, doc = text.partition("\n\n")
-    shown = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else head
-    return code_block(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVE_DOCS else text
+    entry = builtin_entries().get(name)
+    typed = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else ""
+    if entry is None:
+        return code_block(typed) if typed else ""
+    return "\n\n".join(entry_as_markdown(replace(entry, head=typed or entry.head), "difflang"))
 
 
 def declaration_text(goal: Definition) -> tuple[str, str | None]:
@@ -267,11 +265,12 @@ def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
         params, keys = [f"{f.name}: {f.type.span.text}" for f in node.fields], [f.name for f in node.fields]
         label, doc = f"{name}({', '.join(params)})", getattr(node, "doc", None)
     else:
-        text = describe_builtin(name)
-        if text is None:
+        entry = builtin_entries().get(name)
+        if entry is None:
             return None
-        label, _, doc = with_doc(text, None).partition("\n\n")
-        keys = []
+        *_, last = signature_texts(entry) or (SignatureText(entry.head, ()),)
+        label, doc = last.text, "\n\n".join([*entry_as_markdown(entry, "difflang")][1:])
+        params, keys = [p.text for p in last.parameters], [p.name for p in last.parameters]
     place = call.arg_index + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
     active = keys.index(call.arg_name) if call.arg_name in keys else place
     information = lsp.SignatureInformation(

@@ -7,7 +7,7 @@ a doc comment. `# ---- Title` begins a section.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct, field
@@ -36,6 +36,11 @@ class DocEntry(Struct, frozen=True):
     text: str
     facts: tuple[tuple[str, str], ...]
     examples: tuple[DocExample, ...]
+    aliases: tuple[str, ...] = ()  # other names with the same entry
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
 
     @property
     def summary(self) -> str:
@@ -48,6 +53,7 @@ class DocSection(Struct):
 
     title: str
     entries: list[DocEntry] = field(default_factory=list[DocEntry])
+    text: str = ""
 
 
 class DocPage(Struct, frozen=True):
@@ -148,29 +154,33 @@ def page_as_markdown(page: DocPage) -> str:
     """A page as Markdown; examples look as they do in the comments."""
     parts = [f"# {page.name}", *([page.text] if page.text else [])]
     for section in page.sections:
-        parts += [f"## {section.title}"] if section.title else []
+        parts += [part for part in (f"## {section.title}" if section.title else "", section.text) if part]
         for one in section.entries:
-            parts += [f"### `{one.name}`", *entry_as_markdown(one)]
+            parts += [f"### {quoted(one.names)}", *entry_as_markdown(one)]
     return "\n\n".join(parts) + "\n"
 
 
-def entry_as_markdown(one: DocEntry) -> Iterator[str]:
-    """A declaration as paragraphs of Markdown."""
-    yield code_block(one.head)
+def entry_as_markdown(one: DocEntry, language: str = "text") -> Iterator[str]:
+    """A declaration as paragraphs of Markdown; `language` is that of its code blocks."""
+    yield code_block(one.head, language)
     if one.text:
         yield one.text
     if one.facts:
         yield "\n".join(f"- {name}: {' '.join(said.split())}" for name, said in one.facts)
     if one.examples:
-        yield code_block(examples_as_text(one))
+        yield code_block(examples_as_text(one), language)
 
 
 def examples_as_text(one: DocEntry) -> str:
     return "\n".join(f"> {e.code}" + (f"\n{e.output}" if e.output else "") for e in one.examples)
 
 
-def code_block(text: str) -> str:
-    return f"```text\n{text}\n```"
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def code_block(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text}\n```"
 
 
 def index_as_markdown(pages: Sequence[DocPage], link: str = "") -> str:
@@ -178,6 +188,6 @@ def index_as_markdown(pages: Sequence[DocPage], link: str = "") -> str:
     parts = ["# Modules"]
     for page in pages:
         title = f"[{page.name}]({page.name}{link})" if link else page.name
-        names = ", ".join(f"`{e.name}`" for e in page.entries)
+        names = quoted(name for e in page.entries for name in e.names)
         parts += [f"## {title}", page.summary, names] if page.summary else [f"## {title}", names]
     return "\n\n".join(parts)

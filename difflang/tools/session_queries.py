@@ -10,16 +10,15 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.driver.interactive_session import InteractiveSession
-from difflang.elaborate.calls.builtin_functions import BUILTINS
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
 from difflang.host.builtins import HOST_BUILTINS
 from difflang.host.values import HostValue, format_value
-from difflang.ir.op import OPS
 from difflang.syntax import tree
-from difflang.syntax.parser_tables import load_tables
+from difflang.syntax.builtin_page import builtin_entries, entry_as_text
 from difflang.tools.emit import EmitRequest, function_graph, stage_text, typed_signature
 from difflang.types.language_types import ClosureType, LangType, RecordType, show_type
 from difflang.types.module_scope import ModuleScope
@@ -48,7 +47,7 @@ def visible_names(session: InteractiveSession) -> dict[str, NameInfo]:
     imported = {n: NameInfo("function", f"of {found.module.name}") for n, found in module.imported.items()}
     modules = {n: NameInfo("module", "module") for n in module.modules}
     prelude = module.prelude.fns if module.prelude is not None else {}
-    global_names = (*prelude, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
+    global_names = (*prelude, *BUILTINS, *HOST_BUILTINS, *TRANSFORM_NAMES, *CONSTANTS)
     builtins = {n: NameInfo("builtin", "") for n in global_names if n.isidentifier()}
     # Later entries win: a value hides a function with its name.
     return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
@@ -94,23 +93,6 @@ def parameter_types(session: InteractiveSession, name: str) -> tuple[str, ...]:
     return tuple(p.type.span.text if p.type is not None else "" for p in decl.params) if decl is not None else ()
 
 
-DERIVATIVE_DOCS = {
-    "grad": "`grad(f)(x)`: the gradient of a function with a real result",
-    "value_and_grad": "`value_and_grad(f)(x)`: the value and the gradient of a function",
-    "jvp": "`jvp(f)(x, dx)`: the value, and the derivative along a tangent",
-    "vjp": ("`vjp(f)(x)`: the value, and the pullback, from cotangents of the value to cotangents of the argument"),
-    "deriv": "`deriv(f)(x)`, or `f'(x)`: the derivative of a function of one number",
-    "vmap": "`vmap(f)(xs)`: the function applied to each item along the first axis of all its arguments",
-    "linearize": "`linearize(f)(x)`: the value, and the derivative there as a linear function of a tangent",
-    "jacobian": "`jacobian(f)(x)`: all derivatives of an array, in the mode that needs fewer directions",
-    "jacfwd": "`jacfwd(f)(x)`: all derivatives of an array, in forward mode",
-    "jacrev": "`jacrev(f)(x)`: all derivatives of an array, in reverse mode",
-    "hvp": "`hvp(f)(x, dx)`: the product of the Hessian with a tangent",
-    "hessian": "`hessian(f)(x)`: all second derivatives of a function with a real result",
-    "jet": "`jet(f, order = k)(x)`: the Taylor coefficients of a function of one number",
-}
-
-
 def describe_symbol(session: InteractiveSession, name: str) -> str | None:
     """The meaning of a name with its doc comment; None for an unknown name."""
     module = session.module
@@ -148,19 +130,9 @@ def describe_declaration(session: InteractiveSession, module: ModuleScope, name:
 
 
 def describe_builtin(name: str) -> str | None:
-    """The meaning of a name that every file knows."""
-    if name in DERIVATIVE_DOCS:
-        return DERIVATIVE_DOCS[name]
-    # An op with a body differs from the function with its name, and some ops have no function.
-    if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
-        return with_doc(name, " ".join(OPS[name].doc.split()))
-    if name in HOST_BUILTINS:
-        return f"{name}: usage: {HOST_BUILTINS[name].usage}"
-    if name in CONSTANTS:
-        return f"{name}: {CONSTANTS[name]}"
-    if name in BUILTINS:
-        return f"{name}: a function of the language; see docs/language.md"
-    return f"{name}: a keyword of the language; see docs/language.md" if name in load_tables().lexis.words else None
+    """The entry of a name that every file knows."""
+    entry = builtin_entries().get(name)
+    return entry_as_text(entry) if entry is not None else None
 
 
 def short_value(value: HostValue) -> str:

@@ -12,7 +12,7 @@ import click
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_words
-from difflang.base.package_data import stdlib_files
+from difflang.base.package_data import builtins_file, stdlib_files
 from difflang.base.source_files import read_source, write_atomically, write_error
 from difflang.base.wording import count_of
 from difflang.cli.commands.fmt import program_files
@@ -51,10 +51,13 @@ def is_path(what: str) -> bool:
 
 
 def parse_page(path: Path) -> DocPage:
-    """The page of a program. Errors: DifflangError if it cannot be read or does not parse."""
+    """The page of a program, or of the built-ins. Errors: DifflangError if it cannot be read or does not parse."""
+    from difflang.syntax.builtin_page import builtin_page
     from difflang.syntax.doc_pages import build_page
     from difflang.syntax.parse import parse
 
+    if path == builtins_file():
+        return builtin_page()
     source = read_source(path, str(path))
     parsed = parse(source)
     if any(d.severity == "error" for d in parsed.diagnostics):
@@ -64,7 +67,7 @@ def parse_page(path: Path) -> DocPage:
 
 def library_files(names: Sequence[str]) -> list[Path]:
     """The files of library modules, all if no names are given. Errors: UsageError for an unknown module."""
-    files = {path.stem: path for path in stdlib_files()}
+    files = {path.stem: path for path in (builtins_file(), *stdlib_files())}
     for name in names:
         if name not in files:
             raise unknown_name_error(name, files, "module")
@@ -86,26 +89,27 @@ def library_overview() -> str:
 
 def documentation_text(what: str) -> str:
     """A page, or the entry of one name, as Markdown. Errors: UsageError, DifflangError."""
+    from difflang.syntax.builtin_page import entry_of_name
     from difflang.syntax.doc_pages import entry_as_markdown, page_as_markdown
 
-    files = {path.stem: path for path in stdlib_files()}
+    files = {path.stem: path for path in library_files(())}
     if is_path(what) or what in files:
         paths = [files[what]] if what in files else [Path(f) for f in program_files((what,))]
         return "\n".join(page_as_markdown(parse_page(path)) for path in paths).rstrip()
     module, _, name = what.rpartition(".")
     pages = [parse_page(path) for path in (library_files([module]) if module else library_files(()))]
-    found = [(p, e) for p in pages for e in p.entries if e.name == name]
+    found = [(p, entry_of_name(e, name)) for p in pages for e in p.entries if name in e.names]
     if not found:
-        from difflang.tools.session_queries import describe_builtin
-
-        if found_builtin := describe_builtin(what):
-            return f"# {found_builtin}"
-        raise unknown_name_error(name, [e.name for p in pages for e in p.entries], "name")
+        raise unknown_name_error(name, [n for p in pages for e in p.entries for n in e.names], "name")
     return "\n\n".join("\n\n".join([entry_title(p, e), *entry_as_markdown(e)]) for p, e in found)
 
 
 def entry_title(page: DocPage, entry: DocEntry) -> str:
-    used = f"`import {page.name} ({entry.name})`" if page.name != "prelude" else "available in every file"
+    used = (
+        f"`import {page.name} ({entry.name})`"
+        if page.name not in ("prelude", "builtins")
+        else "available in every file"
+    )
     return f"# {page.name}.{entry.name}\n\n{used}"
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from difflang.elaborate.calls.call_args import CallArgs
 
 
-@builtin("complex")
+@builtin("complex", takes="real imag")
 def complex_(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`complex(x, y)` is x + i y. Two literals give a complex literal."""
-    took = BuiltinArgs(cx, args, name, "real imag")
+    took = BuiltinArgs(cx, args, name)
     x, y = took.array("real"), took.array("imag")
     if x.literal and y.literal and isinstance(x.static, (int, float)) and isinstance(y.static, (int, float)):
         whole = Tensor(imaginary_dtype(cx.module.default_float))
@@ -47,10 +47,10 @@ def real_and_imaginary(cx: ElabContext, z: Array, span: Span) -> tuple[Array, Ar
     return Array(cx.emit("real", span, z.value)), Array(cx.emit("imag", span, z.value))
 
 
-@builtin("angle")
+@builtin("angle", takes="z")
 def angle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The phase angle, in [-pi, pi]; its derivative at 0 is 0."""
-    took = BuiltinArgs(cx, args, name, "z")
+    took = BuiltinArgs(cx, args, name)
     z, at = took.array("z"), took.span("z")
     if not z.tensor.dtype.is_complex:
         shown = show_type(z.tensor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import elementwise
@@ -141,10 +142,10 @@ def groups_argument(cx: ElabContext, took: BuiltinArgs) -> int:
     return groups
 
 
-@builtin("conv1d", "conv2d", "conv3d")
+@builtin("conv1d", "conv2d", "conv3d", takes="x w stride? padding? dilation? groups?")
 def conv(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """Cross-correlation of images with a kernel."""
-    took, kind = BuiltinArgs(cx, args, name, "x w stride? padding? dilation? groups?"), name[-2:]
+    took, kind = BuiltinArgs(cx, args, name), name[-2:]
     x, sizes = image_argument(cx, took, "x", kind)
     w, taps = kernel_argument(cx, took, x, kind)
     strides, dilation = (
@@ -171,15 +172,16 @@ def dilated_sizes(taps: Ints, dilation: Ints) -> Ints:
     return tuple((k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True))
 
 
-@builtin("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")
+@builtin("conv1d_transpose", "conv2d_transpose", "conv3d_transpose", takes="x w stride? padding? dilation? groups?")
 def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The adjoint of the convolution with the same kernel and options; `w` is [axes of space, out, in] here.
 
     Several input sizes can convolve to one output size: the smallest is chosen, or the stride times this size with
     `padding = "same"`.
     """
-    took, kind = BuiltinArgs(cx, args, name, "x w stride? padding? dilation? groups?"), name[4:6]
+    took, kind = BuiltinArgs(cx, args, name), name[4:6]
     x, sizes = image_argument(cx, took, "x", kind)
+    require_floats(cx, x, took.span("x"), name)
     w, taps = kernel_argument(cx, took, x, kind)
     strides, dilation = (
         per_space_axis(cx, took, "stride", len(sizes), 1),
@@ -221,13 +223,13 @@ def transposed_size(
     return whole, edges
 
 
-@builtin(*[f"{what}_pool{kind}" for what in ("max", "avg", "sum") for kind in SPACE])
+@builtin(*[f"{what}_pool{kind}" for what in ("max", "avg", "sum") for kind in SPACE], takes="x window stride? padding?")
 def pooling(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The maximum, mean or sum of each window; the stride is the window's own size unless `stride` is passed.
 
     Padding never wins a maximum, and counts as zeros in a mean.
     """
-    took, kind = BuiltinArgs(cx, args, name, "x window stride? padding?"), name[-2:]
+    took, kind = BuiltinArgs(cx, args, name), name[-2:]
     x, sizes = image_argument(cx, took, "x", kind)
     window = per_space_axis(cx, took, "window", len(sizes), 1)
     strides = per_space_axis(cx, took, "stride", len(sizes), 1) if took.is_present("stride") else window

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
-from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import as_array, broadcast_to, elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
@@ -64,7 +64,7 @@ def check_size(cx: ElabContext, size: StaticNumber, span: Span, least: int) -> D
     return size
 
 
-@builtin("zeros", "ones")
+@builtin("zeros", "ones", takes="..sizes")
 def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if args.named:
         raise cx.error("DL0319", f"usage of `{name}`: `{name}(n, m, …)`", args.span)
@@ -74,7 +74,7 @@ def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Array(cx.emit("const", args.span, value=0 if name == "zeros" else 1, type=type))
 
 
-@builtin("fill")
+@builtin("fill", takes="..sizes value")
 def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """An array of the given shape filled with one number, or with copies of an array along new leading axes."""
     if len(args.items) < 1 or args.named:
@@ -94,20 +94,20 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return broadcast_to(cx, value, shape, args.span)
 
 
-@builtin("zeros_like", "ones_like")
+@builtin("zeros_like", "ones_like", takes="x")
 def zeros_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """An array for an array; a tangent of the record for a record."""
-    term = BuiltinArgs(cx, args, name, "x").term("x")
+    term = BuiltinArgs(cx, args, name).term("x")
     value = 0 if name == "zeros_like" else 1
     if isinstance(term, Array):
         return Array(cx.emit("const", args.span, value=value, type=term.tensor))
     return constant_tangent(cx, term, constant_maker(cx, value, args.span), args.span)
 
 
-@builtin("zero")
+@builtin("zero", takes="x")
 def zero(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The zero tangent of `x`."""
-    return constant_tangent(cx, BuiltinArgs(cx, args, name, "x").term("x"), constant_maker(cx, 0, args.span), args.span)
+    return constant_tangent(cx, BuiltinArgs(cx, args, name).term("x"), constant_maker(cx, 0, args.span), args.span)
 
 
 def constant_maker(cx: ElabContext, value: float, span: Span) -> Callable[[Tensor], Value]:
@@ -125,9 +125,9 @@ def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], 
     return tangent_term(term, iter([make_leaf(t) for t in types]))
 
 
-@builtin("eye")
+@builtin("eye", takes="n")
 def eye(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
+    n = BuiltinArgs(cx, args, name).static("n", 0)
     dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
     return Array(identity_matrix(cx, n, dtype, args.span))
@@ -141,16 +141,16 @@ def identity_matrix(cx: ElabContext, n: Dim, dtype: DType, span: Span) -> Value:
     return cx.emit("select", span, cx.emit("eq", span, rows, columns), one, nothing)
 
 
-@builtin("iota")
+@builtin("iota", takes="n")
 def iota(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
+    n = BuiltinArgs(cx, args, name).static("n", 0)
     return Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0), upper_bound=n)
 
 
-@builtin("linspace")
+@builtin("linspace", takes="a b n")
 def linspace(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`n` evenly spaced numbers from `a` to `b`, both included."""
-    took = BuiltinArgs(cx, args, name, "a b n")
+    took = BuiltinArgs(cx, args, name)
     a, b, n = took.array("a"), took.array("b"), took.static("n", 0)
     width = elementwise(cx, "sub", args.span, (b, a))
     dtype = literal_dtype(0.0, cx.module.default_float)
@@ -166,9 +166,9 @@ def linspace(cx: ElabContext, args: CallArgs, name: str) -> Term:
 # ---- Shapes
 
 
-@builtin("reshape")
+@builtin("reshape", takes="x shape")
 def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "x shape")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     shape = shape_argument(cx, [took.by_name["shape"]], least=-1)
     total = shape_product(x.tensor.shape)
@@ -199,7 +199,7 @@ def shape_product(shape: Sequence[Dim]) -> Dim:
 
 def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """The axes of an array reversed, or in the given order; for a linear function, its transpose."""
-    took = BuiltinArgs(cx, args, "transpose", "x axes?")
+    took = BuiltinArgs(cx, args, "transpose")
     if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.is_present("axes"):
         from difflang.elaborate.derivatives import linear_functions
 
@@ -207,7 +207,7 @@ def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     return permute_axes(cx, took)
 
 
-BUILTINS["transpose"] = transpose
+register_builtin("transpose", transpose, "l | x axes?")
 
 
 def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
@@ -224,7 +224,7 @@ def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
     return Array(cx.emit("transpose", span, x.value, perm=perm))
 
 
-@builtin("concat")
+@builtin("concat", takes="..arrays axis?")
 def concat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis_given = "axis" in args.named
     parts = [as_array(cx, t, s) for t, s in args.items]
@@ -243,7 +243,7 @@ def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
     return axis % rank
 
 
-@builtin("stack")
+@builtin("stack", takes="..arrays axis?")
 def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
     from difflang.elaborate.expressions.primary_expressions import stack_arrays as stacked
 
@@ -254,9 +254,9 @@ def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return stacked(cx, args.span, parts, tuple(s for _, s in args.items), axis)
 
 
-@builtin("reverse")
+@builtin("reverse", takes="x axis?")
 def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "x axis?")
+    took = BuiltinArgs(cx, args, name)
     past = took.term("x")
     if isinstance(past, HistoryTerm):
         # A history is not stored in order: loops over it read it backwards instead.
@@ -268,10 +268,10 @@ def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Array(cx.emit("reverse", args.span, x.value, axes=axes))
 
 
-@builtin("pad")
+@builtin("pad", takes="x low high value?")
 def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`pad(x, low, high, value = 0)`: that many extra elements at each end of every axis."""
-    took = BuiltinArgs(cx, args, name, "x low high value?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     rank = x.tensor.rank
     sides: list[tuple[Dim, ...]] = []
@@ -294,18 +294,18 @@ def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return cx.emit_op("pad", args.span, x, value, spans=spans, low=low, high=high, interior=(0,) * rank)
 
 
-@builtin("outer")
+@builtin("outer", takes="x y")
 def outer(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "x y")
+    took = BuiltinArgs(cx, args, name)
     x, y = took.array("x"), took.array("y")
     spans = (took.span("x"), took.span("y"))
     return cx.emit_op("dot_general", args.span, x, y, spans=spans, display_name=name, contract=((), ()), batch=((), ()))
 
 
-@builtin("dot")
+@builtin("dot", takes="x y")
 def dot(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The sum of the products of two arrays; for tuples and record tangents, the real inner product."""
-    took = BuiltinArgs(cx, args, name, "x y")
+    took = BuiltinArgs(cx, args, name)
     x, y = took.term("x"), took.term("y")
     if not isinstance(x, Array) and not isinstance(y, Array):
         # Tangent spaces are real vector spaces, so complex parts count as two real numbers.

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from difflang.elaborate.calls.call_args import CallArgs
 
 
-@builtin("fft", "ifft")
+@builtin("fft", "ifft", takes="z axis?")
 def fft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of complex numbers, and its inverse."""
-    x, at, axes = fft_operand(cx, BuiltinArgs(cx, args, name, "z axis?"), "z")
+    x, at, axes = fft_operand(cx, BuiltinArgs(cx, args, name), "z")
     return cx.emit_op("fft", args.span, x, spans=(at,), axes=axes, inverse=name == "ifft")
 
 
-@builtin("rfft")
+@builtin("rfft", takes="x axis?")
 def rfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of real numbers. Only half of the last axis is computed: the rest is its complex conjugate."""
-    x, at, (*rest, last) = fft_operand(cx, BuiltinArgs(cx, args, name, "x axis?"), "x")
+    x, at, (*rest, last) = fft_operand(cx, BuiltinArgs(cx, args, name), "x")
     half = cx.emit_op("rfft", args.span, x, spans=(at,), axis=last)
     return cx.emit_op("fft", args.span, half, axes=tuple(rest), inverse=False) if rest else half
 
 
-@builtin("irfft")
+@builtin("irfft", takes="z n? axis?")
 def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The real numbers with this transform: `n` of them along the last axis, or an even number without `n`."""
-    took = BuiltinArgs(cx, args, name, "z n? axis?")
+    took = BuiltinArgs(cx, args, name)
     z, at, (*rest, last) = fft_operand(cx, took, "z")
     # The transform does not tell `2k` from `2k + 1` numbers: even by default, as in NumPy.
     size = took.static("n", 2 * (z.tensor.shape[last] - 1))

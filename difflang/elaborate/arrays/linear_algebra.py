@@ -14,6 +14,7 @@ from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import NUMBERS
 from difflang.ops.arrays.shape_manipulation import slice_axis
 from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, matmul, matrix_trace
 from difflang.ops.linalg.solve_and_det import MAX_MINOR_ROWS, det_by_minors
@@ -52,17 +53,17 @@ def value_in_graph(cx: ElabContext, x: Array, span: Span) -> Value:
 # ---- Linear systems
 
 
-@builtin("solve")
+@builtin("solve", takes="a b")
 def solve(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The x of `a @ x = b`; a `b` with one axis is one vector for a whole stack of matrices."""
-    took = BuiltinArgs(cx, args, name, "a b")
+    took = BuiltinArgs(cx, args, name)
     return emit_solve(cx, took, {"transposed": False})
 
 
-@builtin("solve_triangular")
+@builtin("solve_triangular", takes="a b lower? transposed? unit?")
 def solve_triangular(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The same for a triangular matrix: the lower triangle is read, or the upper with `lower = false`."""
-    took = BuiltinArgs(cx, args, name, "a b lower? transposed? unit?")
+    took = BuiltinArgs(cx, args, name)
     flags = {flag: took.flag(flag, default=flag == "lower") for flag in ("lower", "transposed", "unit")}
     return emit_solve(cx, took, flags)
 
@@ -84,9 +85,9 @@ def broadcast_stacks(cx: ElabContext, a: Array, b: Array, span: Span) -> ArrayPa
     return a, b
 
 
-@builtin("inv")
+@builtin("inv", takes="a")
 def inv(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     a = matrix_argument(cx, took, "a")
     eye = Array(identity_matrix(cx, a.tensor.shape[-1], a.tensor.dtype, args.span))
     ones = broadcast_to(cx, eye, (*a.tensor.shape[:-2], *eye.tensor.shape), args.span)
@@ -107,10 +108,10 @@ def emit_results(cx: ElabContext, op: str, took: BuiltinArgs, operands: tuple[Ar
 # ---- Functions of a matrix
 
 
-@builtin("det")
+@builtin("det", takes="a")
 def det(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The determinant; a matrix of a few rows is expanded by minors."""
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     a = matrix_argument(cx, took, "a")
     require_floats(cx, a, took.span("a"), name, MATRIX_DTYPES)
     # Minors are elementwise, so they fuse and need no LU call.
@@ -119,31 +120,31 @@ def det(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return emit_results(cx, name, took, (a,))[0]
 
 
-@builtin("cholesky", "expm")
+@builtin("cholesky", "expm", takes="a")
 def matrix_function(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     return emit_results(cx, name, took, (matrix_argument(cx, took, "a"),))[0]
 
 
-@builtin("slogdet", "lu", "eigh")
+@builtin("slogdet", "lu", "eigh", takes="a")
 def factorization(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The factorizations of square matrices that have several results."""
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     return Tuple(tuple(emit_results(cx, name, took, (matrix_argument(cx, took, "a"),))))
 
 
-@builtin("svd")
+@builtin("svd", takes="a")
 def svd(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     a = matrix_argument(cx, took, "a")
     matrix_sizes(a)
     return Tuple(tuple(emit_results(cx, name, took, (a,))))
 
 
-@builtin("qr")
+@builtin("qr", takes="a")
 def qr(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The QR factorization. A wide matrix is factorized by its left square; the rest of R is Q^H times the rest."""
-    took = BuiltinArgs(cx, args, name, "a")
+    took = BuiltinArgs(cx, args, name)
     a = matrix_argument(cx, took, "a")
     rows, columns = matrix_sizes(a)
     if rows == columns or (isinstance(rows, int) and isinstance(columns, int) and rows > columns):
@@ -163,8 +164,10 @@ def matrix_sizes(a: Array) -> tuple[Dim, Dim]:
     return rows, columns
 
 
-@builtin("trace")
+@builtin("trace", takes="a")
 def trace_(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The sum of the diagonal."""
-    took = BuiltinArgs(cx, args, name, "a")
-    return Array(matrix_trace(value_in_graph(cx, matrix_argument(cx, took, "a"), args.span)))
+    took = BuiltinArgs(cx, args, name)
+    a = matrix_argument(cx, took, "a")
+    require_floats(cx, a, took.span("a"), name, NUMBERS)
+    return Array(matrix_trace(value_in_graph(cx, a, args.span)))

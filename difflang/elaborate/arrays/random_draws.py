@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from difflang.elaborate.calls.call_args import CallArgs
 
 
-@builtin("normal", "uniform")
+@builtin("normal", "uniform", takes="..sizes")
 def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal(n, m)`: standard normal numbers; `uniform(n, m)`: in [0, 1)."""
     if args.named:
@@ -37,13 +37,13 @@ def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Array(cx.emit(name, args.span, cx.draw_key(args.span), shape=shape, dtype=dtype))
 
 
-@builtin("normal_like", "uniform_like")
+@builtin("normal_like", "uniform_like", takes="x")
 def draw_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type.
 
     For a record, a tuple or an enum the result is a tangent, D(…), as for `zeros_like(x)`.
     """
-    x, span = BuiltinArgs(cx, args, name, "x").by_name["x"]
+    x, span = BuiltinArgs(cx, args, name).by_name["x"]
 
     def draw_leaf(given: Tensor) -> Value:
         return emit_draw(cx, name, given, span, args.span)
@@ -63,17 +63,17 @@ def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -
     return cx.emit(name.removesuffix("_like"), span, cx.draw_key(span), shape=given.shape, dtype=given.dtype)
 
 
-@builtin("permutation")
+@builtin("permutation", takes="n")
 def permutation(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The numbers 0 … n − 1 in random order."""
-    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
+    n = BuiltinArgs(cx, args, name).static("n", 0)
     return Array(cx.emit("permutation", args.span, cx.draw_key(args.span), n=n), upper_bound=n)
 
 
-@builtin("key")
+@builtin("key", takes="seed")
 def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`key(seed)`: the same key that `--seed` starts a session with."""
-    taken = BuiltinArgs(cx, args, name, "seed")
+    taken = BuiltinArgs(cx, args, name)
     seed = integer_argument(cx, *taken.by_name["seed"])
     if isinstance(seed.static, int) and not isinstance(seed.static, bool):
         # A constant seed keeps its low 64 bits; of a run-time one the low 32 count.
@@ -84,10 +84,10 @@ def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return KeyTerm(cx.emit("concat", args.span, high, low, axis=0))
 
 
-@builtin("fold_in")
+@builtin("fold_in", takes="key n")
 def fold_in(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`fold_in(k, n)`: a new key from a key and a number."""
-    taken = BuiltinArgs(cx, args, name, "key n")
+    taken = BuiltinArgs(cx, args, name)
     base, span = taken.by_name["key"]
     if not isinstance(base, KeyTerm):
         raise cx.error("DL0313", "expected a random key", span, f"this is {show_type(type_of(base))}")

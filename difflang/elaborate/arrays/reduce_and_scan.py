@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
@@ -46,7 +46,7 @@ class FoldStep(tree.Assign, frozen=True, eq=False):
 
 def elaborate_fold(cx: ElabContext, args: CallArgs, name: str) -> Walk[Term]:
     """`reduce(op, init, xs)` is the last running value, `scan(op, init, xs)` all of them except `init`."""
-    took = BuiltinArgs(cx, args, name, "op init xs associative?")
+    took = BuiltinArgs(cx, args, name)
     for part in ("op", "init", "xs"):
         took.term(part)
     chosen = (VariantType, SumType, ClosureType)
@@ -57,8 +57,8 @@ def elaborate_fold(cx: ElabContext, args: CallArgs, name: str) -> Walk[Term]:
     return (yield fold_sequentially(cx, took, args.span, name))
 
 
-BUILTINS["reduce"] = lambda cx, args: elaborate_fold(cx, args, "reduce")
-BUILTINS["scan"] = lambda cx, args: elaborate_fold(cx, args, "scan")
+register_builtin("reduce", lambda cx, args: elaborate_fold(cx, args, "reduce"), "op init xs associative?")
+register_builtin("scan", lambda cx, args: elaborate_fold(cx, args, "scan"), "op init xs associative?")
 
 
 # ---- Sequential

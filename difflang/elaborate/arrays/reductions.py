@@ -40,11 +40,12 @@ REDUCTION_OPS = {
 }
 
 
-@builtin("sum", "prod", "max", "min", "all", "any")
+@builtin("sum", "prod", "all", "any", takes="x axis? keepdims?")
+@builtin("max", "min", takes="x y | x axis? keepdims?")
 def reduction(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if name in ("max", "min") and len(args.items) == 2 and not args.named:
         return elementwise(cx, name, args.span, [t for t, _ in args.items], [s for _, s in args.items])
-    took = BuiltinArgs(cx, args, name, "x axis? keepdims?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     axes = axes_argument(cx, took, x, args)
     if name in ("max", "min") and any(x.tensor.shape[a] == 0 for a in axes) and x.tensor.shape:
@@ -95,10 +96,10 @@ def single_axis(cx: ElabContext, took: BuiltinArgs, x: Array, name: str) -> int:
     return axes[0] if axes else 0
 
 
-@builtin("argmax", "argmin")
+@builtin("argmax", "argmin", takes="x axis?")
 def arg_extremum(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The position of the first largest or smallest element along an axis; a vector needs no axis."""
-    took = BuiltinArgs(cx, args, name, "x axis?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     axis = single_axis(cx, took, x, name)
     if x.tensor.shape[axis] == 0:
@@ -140,18 +141,18 @@ def emit_mean(cx: ElabContext, x: Array, axes: tuple[int, ...], span: Span, *, k
     return as_array(cx, elementwise(cx, "div", span, (summed, size)), span)
 
 
-@builtin("mean")
+@builtin("mean", takes="x axis? keepdims?")
 def mean(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "x axis? keepdims?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     require_floats(cx, x, took.span("x"), name, FLOATS + COMPLEXES)
     return emit_mean(cx, x, axes_argument(cx, took, x, args), args.span, keep=took.flag("keepdims"))
 
 
-@builtin("variance", "std")
+@builtin("variance", "std", takes="x axis? keepdims?")
 def variance(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The mean squared distance from the mean, and its root (whose derivative at 0 is 0)."""
-    took = BuiltinArgs(cx, args, name, "x axis? keepdims?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     require_floats(cx, x, took.span("x"), name, FLOATS + COMPLEXES)
     axes = axes_argument(cx, took, x, args)
@@ -177,10 +178,10 @@ def stack_real_imaginary(cx: ElabContext, z: Array, axes: tuple[int, ...], span:
     return cx.emit_op("concat", span, *real_and_imaginary(cx, z, span), axis=axes[0])
 
 
-@builtin("norm")
+@builtin("norm", takes="x axis? keepdims?")
 def norm(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The Euclidean length; its derivative at 0 is 0."""
-    took = BuiltinArgs(cx, args, name, "x axis? keepdims?")
+    took = BuiltinArgs(cx, args, name)
     term, at, span = took.term("x"), took.span("x"), args.span
     if not isinstance(term, Array):
         term = as_real_pairs(cx, term, span)
@@ -194,10 +195,11 @@ def norm(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return emit_reduction(cx, "reduce_norm", term, axes, span, keep=took.flag("keepdims"), at=at)
 
 
-@builtin("logsumexp", "softmax", "log_softmax")
+@builtin("logsumexp", takes="x axis? keepdims?")
+@builtin("softmax", "log_softmax", takes="x axis?")
 def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """Without overflow: the largest element is subtracted first. Several Inf share the weight; all -Inf have none."""
-    took = BuiltinArgs(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
+    took = BuiltinArgs(cx, args, name)
     x, span = took.array("x"), args.span
     require_floats(cx, x, took.span("x"), name)
     axes = axes_argument(cx, took, x, args)
@@ -239,10 +241,10 @@ def broadcast_back(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ..
     return Array(cx.emit("broadcast", span, result.value, shape=x.tensor.shape, axes=rest))
 
 
-@builtin("digamma")
+@builtin("digamma", takes="x order?")
 def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`digamma(x, order = 0)`: the derivative of `lgamma`, or its `order`-th derivative (polygamma)."""
-    took = BuiltinArgs(cx, args, name, "x order?")
+    took = BuiltinArgs(cx, args, name)
     order, x = took.integer("order", 0), (took.term("x"),)
     if order < 0:
         raise cx.error(
@@ -253,10 +255,10 @@ def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return elementwise(cx, "polygamma", args.span, x, (took.span("x"),), n=order)
 
 
-@builtin("cumsum", "cumprod")
+@builtin("cumsum", "cumprod", takes="x axis? reverse?")
 def cumulative(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """Cumulative sums or products along an axis, from its end with `reverse = true`; a vector needs no axis."""
-    took = BuiltinArgs(cx, args, name, "x axis? reverse?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     axis, reverse = single_axis(cx, took, x, name), took.flag("reverse")
     return cx.emit_op(name, args.span, x, spans=(took.span("x"),), axis=axis, reverse=reverse)
@@ -265,10 +267,10 @@ def cumulative(cx: ElabContext, args: CallArgs, name: str) -> Term:
 # ---- Order
 
 
-@builtin("sort", "argsort")
+@builtin("sort", "argsort", takes="x axis? descending?")
 def sort_along(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The elements along an axis in order, or the positions that sort them; a vector needs no axis."""
-    took = BuiltinArgs(cx, args, name, "x axis? descending?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     axis = single_axis(cx, took, x, name)
     # A sort is a gather by its argsort, so its derivative is the scatter of the gather.
@@ -276,10 +278,10 @@ def sort_along(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return order if name == "argsort" else take_along_axis(cx, x, order, axis, args.span)
 
 
-@builtin("top_k")
+@builtin("top_k", takes="x k axis?")
 def top_k(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The `k` largest elements along an axis, the largest first, and their positions."""
-    took = BuiltinArgs(cx, args, name, "x k axis?")
+    took = BuiltinArgs(cx, args, name)
     x = took.array("x")
     axis, k = single_axis(cx, took, x, name), took.static("k", 0)
     size = x.tensor.shape[axis]

@@ -78,10 +78,10 @@ def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, spa
     return Array(cx.emit("slice", span, x.value, starts=starts, stops=stops, steps=(1,) * len(shape)))
 
 
-@builtin("roll")
+@builtin("roll", takes="x shift axis?")
 def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`roll(x, shift, axis = …)`: shift elements cyclically; without an axis, those of the whole flattened array."""
-    took = BuiltinArgs(cx, args, name, "x shift axis?")
+    took = BuiltinArgs(cx, args, name)
     x, shift, span = array_argument(took), scalar_argument(took, "shift"), args.span
     axis = axis_argument(took, x, None)
     if axis is None:
@@ -105,10 +105,10 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
     return take_along(cx, x, where, axis, span)
 
 
-@builtin("split")
+@builtin("split", takes="x parts axis?")
 def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these positions."""
-    took = BuiltinArgs(cx, args, name, "x parts axis?")
+    took = BuiltinArgs(cx, args, name)
     x, parts, span = array_argument(took), took.array("parts"), args.span
     axis = axis_argument(took, x, 0)
     assert axis is not None
@@ -137,10 +137,10 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Tuple(tuple([slice_along(cx, x, axis, a, b, span) for a, b in pairwise(places)]))
 
 
-@builtin("repeat")
+@builtin("repeat", takes="x times axis?")
 def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`repeat(x, 3, axis = …)`: every item that many times in a row; without an axis, every element in one vector."""
-    took = BuiltinArgs(cx, args, name, "x times axis?")
+    took = BuiltinArgs(cx, args, name)
     x, span = array_argument(took), args.span
     scalar_argument(took, "times")
     (times,) = shape_argument(cx, [took.by_name["times"]])
@@ -155,10 +155,10 @@ def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Array(cx.emit("reshape", span, spread, shape=(*shape[:axis], shape[axis] * times, *shape[axis + 1 :])))
 
 
-@builtin("tile")
+@builtin("tile", takes="x times")
 def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new leading axes."""
-    took = BuiltinArgs(cx, args, name, "x times")
+    took = BuiltinArgs(cx, args, name)
     x, span = array_argument(took), args.span
     times = shape_argument(cx, [took.by_name["times"]])
     rank = max(len(times), x.tensor.rank)
@@ -171,10 +171,10 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return Array(cx.emit("reshape", span, spread, shape=tuple([a * b for a, b in zip(times, shape, strict=True)])))
 
 
-@builtin("gather")
+@builtin("gather", takes="x places axis?")
 def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`gather(x, places, axis = 0)`: the items of an axis at these positions, each checked."""
-    took = BuiltinArgs(cx, args, name, "x places axis?")
+    took = BuiltinArgs(cx, args, name)
     x, places = array_argument(took), array_argument(took, "places")
     axis = axis_argument(took, x, 0)
     assert axis is not None
@@ -187,10 +187,10 @@ def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return take_along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
 
 
-@builtin("diag")
+@builtin("diag", takes="x k?")
 def diag(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`diag(x, k = 0)`: the matrix with a vector on its diagonal, or the diagonal of a matrix; `k` above it."""
-    took = BuiltinArgs(cx, args, name, "x k?")
+    took = BuiltinArgs(cx, args, name)
     x, k, span = array_argument(took), took.integer("k", 0), args.span
     rows, columns = max(-k, 0), max(k, 0)
     if x.tensor.rank == 1:
@@ -218,10 +218,10 @@ def smaller_size(a: Dim, b: Dim) -> Dim:
     return max(min(a, b), 0)
 
 
-@builtin("tril", "triu")
+@builtin("tril", "triu", takes="x k?")
 def triangle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tril(x, k = 0)`: matrices with zeros above the k-th diagonal above the main one; `triu`: below it."""
-    took = BuiltinArgs(cx, args, name, "x k?")
+    took = BuiltinArgs(cx, args, name)
     x, k = array_argument(took), took.integer("k", 0)
     if x.tensor.rank < 2:
         message = f"`{name}` takes a matrix, or a stack of matrices"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,73 +53,38 @@ TRANSFORM_NAMES = (
     "jet",
 )
 
-# Elementwise functions with the name of their op, and the number of arrays each takes.
-ELEMENTWISE_ARITY = {
-    **dict.fromkeys(
-        [
-            "abs",
-            "sign",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "sqrt",
-            "cbrt",
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "sigmoid",
-            "relu",
-            "softplus",
-            "gelu",
-            "erf",
-            "erfc",
-            "erfinv",
-            "gamma",
-            "lgamma",
-            "isnan",
-            "isinf",
-            "isfinite",
-            "bit_not",
-            "popcount",
-            "real",
-            "imag",
-            "conj",
-        ],
-        1,
+# Elementwise functions, which have the names of their ops, by the parameters that they take.
+ELEMENTWISE_NAMES = {
+    "x": (
+        "abs sign floor ceil round trunc sqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh "
+        "asinh acosh atanh sigmoid relu softplus gelu erf erfc erfinv gamma lgamma isnan isinf isfinite "
+        "bit_not popcount"
     ),
-    **dict.fromkeys(
-        ["atan2", "hypot", "logaddexp", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2
-    ),
+    "z": "real imag conj",
+    "x y": "hypot logaddexp xlogy bit_and bit_or bit_xor",
+    "x n": "shift_left shift_right",
+    "y x": "atan2",
 }
 
 BuiltinFunction = Callable[[ElabContext, "CallArgs"], Walk[Term]]
 BUILTINS: dict[str, BuiltinFunction] = {}
+# The parameters of each: `axis?` may be left out, `..sizes` is any number of them, `|` parts two forms of a call.
+PARAMETERS: dict[str, str] = {}
 
 
-def builtin(*names: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
+def builtin(*names: str, takes: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
     """Registers a built-in that returns its term directly and needs no walk."""
 
     def register(function: Callable[..., Term]) -> Callable[..., Term]:
         for name in names:
-            BUILTINS[name] = as_builtin(function, name)
+            register_builtin(name, as_builtin(function, name), takes)
         return function
 
     return register
+
+
+def register_builtin(name: str, walk: BuiltinFunction, takes: str) -> None:
+    BUILTINS[name], PARAMETERS[name] = walk, takes
 
 
 def as_builtin(function: Callable[..., Term], name: str) -> BuiltinFunction:
@@ -132,9 +98,9 @@ def as_builtin(function: Callable[..., Term], name: str) -> BuiltinFunction:
 class BuiltinArgs:
     """Reads the arguments of a built-in function by position or name, and reports wrong ones."""
 
-    def __init__(self, cx: ElabContext, args: CallArgs, name: str, params: str) -> None:
+    def __init__(self, cx: ElabContext, args: CallArgs, name: str, takes: str = "") -> None:
         self.cx, self.args, self.name = cx, args, name
-        self.params = params.split()
+        self.params = (takes or PARAMETERS[name]).rpartition("| ")[2].split()
         names = [p.rstrip("?") for p in self.params]
         self.by_name = dict(zip(names, args.items, strict=False))
         needed = [p for p in self.params if not p.endswith("?")]
@@ -224,20 +190,19 @@ def may_be_integer(x: Array) -> bool:
 # ---- Elementwise
 
 
-def _elementwise_builtin(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    count = ELEMENTWISE_ARITY[name]
-    if len(args.items) != count or args.named:
-        raise cx.error("DL0319", f"`{name}` takes {count} argument{'s' if count > 1 else ''}", args.span)
-    return elementwise(cx, name, args.span, [t for t, _ in args.items], [s for _, s in args.items])
+def elementwise_builtin(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name)
+    given = [took.by_name[param] for param in took.params]
+    return elementwise(cx, name, args.span, [t for t, _ in given], [s for _, s in given])
 
 
-for _name in ELEMENTWISE_ARITY:
-    BUILTINS[_name] = as_builtin(_elementwise_builtin, _name)
+for _takes, _names in ELEMENTWISE_NAMES.items():
+    builtin(*_names.split(), takes=_takes)(elementwise_builtin)
 
 
-@builtin("where")
+@builtin("where", takes="condition x y")
 def where(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "condition x y")
+    took = BuiltinArgs(cx, args, name)
     spans = [took.span(n) for n in ("condition", "x", "y")]
     x, y = took.term("x"), took.term("y")
     if (
@@ -254,16 +219,16 @@ def where(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return elementwise(cx, "select", args.span, [took.term("condition"), x, y], spans)
 
 
-@builtin("clamp")
+@builtin("clamp", takes="x low high")
 def clamp(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    took = BuiltinArgs(cx, args, name, "x low high")
+    took = BuiltinArgs(cx, args, name)
     order = ("low", "x", "high")
     return elementwise(cx, "clamp", args.span, [took.term(n) for n in order], [took.span(n) for n in order])
 
 
-@builtin("stop")
+@builtin("stop", takes="x")
 def stop(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    term = BuiltinArgs(cx, args, name, "x").term("x")
+    term = BuiltinArgs(cx, args, name).term("x")
     return term_from_leaves(type_of(term), [cx.emit("stop", args.span, leaf) for leaf in leaves(term)])
 
 
@@ -293,6 +258,8 @@ def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Arr
         # The number as written is of this type from the start.
         unify_dtypes(x.tensor.dtype, dtype)
     if isinstance(value, float) and dtype.is_integer:
+        if not math.isfinite(value):
+            return Array(cx.emit("truncate", span, x.value, dtype=dtype))
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):
         value = bool(value)
@@ -302,14 +269,16 @@ def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Arr
     return Array(const, value if dtype.is_integer or dtype is BOOL else None)
 
 
-@builtin("zip")
+@builtin("zip", takes="..xs")
 def zip_(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    if args.named or not args.items:
+        raise cx.error("DL0319", "usage of `zip`: `zip(xs, ys, …)`", args.span)
     return ZipTerm(tuple(t for t, _ in args.items))
 
 
-@builtin("enumerate")
+@builtin("enumerate", takes="xs")
 def enumerate_(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    return ZipTerm((BuiltinArgs(cx, args, name, "xs").term("xs"),), counted=True)
+    return ZipTerm((BuiltinArgs(cx, args, name).term("xs"),), counted=True)
 
 
 def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
@@ -317,7 +286,7 @@ def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.calls.call_args import CallArgs as Arguments
     from difflang.elaborate.calls.vmap import apply_vmap
 
-    took = BuiltinArgs(cx, args, "map", "f xs")
+    took = BuiltinArgs(cx, args, "map")
     f, (xs, at) = took.term("f"), took.by_name["xs"]
     if isinstance(xs, (Closure, OpaqueTerm)):
         way = f"write `map({quote_source(at, 'f')}, {quote_source(took.span('f'), 'xs')})`"
@@ -325,7 +294,7 @@ def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     return (yield apply_vmap(cx, f, Arguments(args.span, [(xs, at)]), name="map"))
 
 
-BUILTINS["map"] = map_
+register_builtin("map", map_, "f xs")
 
 
 def print_builtin(cx: ElabContext, args: CallArgs) -> Walk[Term]:
@@ -335,7 +304,7 @@ def print_builtin(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     yield
 
 
-BUILTINS["print"] = print_builtin
+register_builtin("print", print_builtin, "..values")
 
 
 # Importing these modules registers their functions. It must come last: they import `builtin` from here.
@@ -352,6 +321,7 @@ from difflang.elaborate.arrays import (  # noqa: E402
 
 __all__ = [
     "BUILTINS",
+    "PARAMETERS",
     "TRANSFORM_NAMES",
     "BuiltinArgs",
     "builtin",
@@ -363,5 +333,6 @@ __all__ = [
     "linear_algebra",
     "random_draws",
     "reductions",
+    "register_builtin",
     "roll_tile_and_triangles",
 ]

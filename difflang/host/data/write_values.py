@@ -32,7 +32,7 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
         options = tuple(given.named) if format in NAMED else ("header",) if format == "csv" else ()
-        given.check_arity(1, 2, options)
+        given.check_arity(1 if format in NAMED else 2, 2, options)
         name = given.text(0)
         used = format or (file_format(name, given) if name is not None else None)
         if used == "safetensors":

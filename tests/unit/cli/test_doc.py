@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from difflang.base.package_data import stdlib_files
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.cli.commands.doc import parse_page
+from difflang.cli.commands.doc import library_files, parse_page
 from difflang.driver.check_and_run import check_program
 from difflang.syntax.doc_pages import index_as_markdown, page_as_markdown
 from support.documents import ROOT
@@ -109,7 +109,8 @@ def test_the_library_its_modules_and_names() -> None:
     assert "fn newton[T: float](f: (T) -> T" in call("newton").stdout
     (line,) = [line for line in call("newton").stdout.splitlines() if "import" in line]
     assert not check_program(Source("f.dfl", f"{line.strip('`')}\nfn f(x: f32) -> f32 = newton(|y| y - x, x)\n")).errors
-    assert call("tanh").stdout.startswith("# tanh\n\nHyperbolic tangent.")
+    assert call("tanh").stdout.startswith("# builtins.tanh\n\navailable in every file\n\n```text\nfn tanh[")
+    assert call("conv2d").stdout.count("fn conv") == 1 and call("builtins.while").stdout == call("while").stdout
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ class Links(HTMLParser):
 def test_pages_for_a_browser(folder: Path) -> None:
     assert call("--format", "html", "--out", "pages").exit_code == 0
     pages = {path.name: Links(path.read_text(encoding="utf-8")) for path in (folder / "pages").iterdir()}
-    assert {"index.html", *(f"{path.stem}.html" for path in stdlib_files())} == set(pages)
+    assert {"index.html", *(f"{path.stem}.html" for path in library_files(()))} == set(pages)
     for name, page in pages.items():
         assert page.open == []
         for link in page.to:
@@ -196,7 +197,7 @@ def test_where_nothing_can_be_written(folder: Path) -> None:
 
 def test_the_pages_of_the_library_are_those_of_its_comments() -> None:
     """`just library` writes them anew."""
-    pages = [parse_page(path) for path in stdlib_files()]
+    pages = [parse_page(path) for path in library_files(())]
     texts = {
         "README.md": index_as_markdown(pages, ".md") + "\n",
         **{f"{p.name}.md": page_as_markdown(p) for p in pages},

@@ -299,3 +299,17 @@ def test_a_document_that_does_not_fit_in_memory_has_one_diagnostic(monkeypatch: 
     document.set_text("let one = 1.0\n")
     workspace.check(document, lambda: None, lambda: None)
     assert document.analysis is not None and document.analysis.diagnostics() == []
+
+
+def test_a_builtin_is_explained_by_its_entry() -> None:
+    """Hover and signature help show the entry of the page, not the op behind it."""
+    text = "fn f(x: f32[n], k: i32[m]) -> f32[m] = gather(x, k)\n"
+    document = opened(Workspace(), text)
+    found = occurrence_at(document, text.index("gather") + 1)
+    assert found is not None
+    shown = hover_and_hints.name_hover(found)
+    assert shown.startswith("```difflang\nfn gather[T: any](x: T[..s], places: int[..p], axis: dim = 0) -> T[..r]\n```")
+    assert "a position out of range ends the run, DL0902" in shown and "> gather([4, 5, 6], [2, 0])\n[6, 4]" in shown
+    told = hover_and_hints.signature_help(opened(Workspace(), "let y = gather([1], axis = "), 27)
+    assert told is not None and told.active_parameter == 2
+    assert [p.label for p in told.signatures[0].parameters or ()][2] == "axis: dim = 0"
