@@ -5,10 +5,12 @@ Names are resolved by syntax, which is not complete, so `verify_rename` checks t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difflang.base.source import Source
+from difflang.lsp.incremental_parse import ParsedPart
 from difflang.lsp.name_resolution import (
     Definition,
     NameOccurrence,
@@ -51,11 +53,17 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
     if name == found.name.name:
         return {}
     if (alias := import_alias(found)) is not None:
+        refuse_unread_uses(found.name.name, found.document, found.document.parts)
         if any(name in piece.declares for piece in found.document.parts):
             raise RenameRefused(f"`{name}` already means something else there")
         return {found.document: [(*place, name) for place in alias_ranges(found.document, alias)]}
     goal = rename_target(found)
     documents = dict.fromkeys((found.document, *documents))
+    assert goal.binding is not None
+    inside = goal.binding.scope is not None and goal.binding.kind != "field"
+    for document in documents:
+        seen = [p for p in document.parts if not inside or p is goal.piece]
+        refuse_unread_uses(found.name.name, document, seen)
     edits: dict[Document, list[RenameEdit]] = {}
     for each in references(goal, documents):
         # A quick test by syntax; `verify_rename` is the complete one.
@@ -63,6 +71,14 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
         start = each.piece.position.offset
         edits.setdefault(each.document, []).append((start + each.name.span.start, start + each.name.span.end, name))
     return {document: sorted(dict.fromkeys(places)) for document, places in edits.items()}
+
+
+def refuse_unread_uses(name: str, document: Document, parts: Iterable[ParsedPart]) -> None:
+    """Errors: RenameRefused if the name stands in text with a syntax error: which of its uses are meant is unknown."""
+    for piece in parts:
+        if piece.diagnostics and (mention := re.search(rf"\b{re.escape(name)}\b", piece.text)) is not None:
+            line = document.text.count("\n", 0, piece.position.offset + mention.start()) + 1
+            raise RenameRefused(f"`{name}` also stands in line {line} of {document.name}, in text with a syntax error")
 
 
 def import_alias(found: NameOccurrence) -> NameBinding | None:

@@ -313,3 +313,54 @@ def test_a_builtin_is_explained_by_its_entry() -> None:
     told = hover_and_hints.signature_help(opened(Workspace(), "let y = gather([1], axis = "), 27)
     assert told is not None and told.active_parameter == 2
     assert [p.label for p in told.signatures[0].parameters or ()][2] == "axis: dim = 0"
+
+
+BROKEN = """\
+fn f(x: f32) -> f32 {
+  let y = x
+  y + x
+}
+
+fn g(z: f32) -> f32 {
+  let q = f(z
+  q + f(1.0)
+}
+
+print(f(2.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "line"),
+    [
+        (BROKEN, "f(x", 7),  # another declaration does not parse
+        (BROKEN.replace("print(f(2.0))", "print(f(2.0)"), "f(x", 7),
+        ("fn f(x: f32) -> f32 {\n  let y = x +\n  let z = = x\n  y\n}\n", "x:", 1),  # its own does not
+        ('import "./shapes.dfl" as s\n\nlet a = s.Empty\nlet b = (s.Empty\n', "s\n", 4),
+    ],
+)
+def test_a_name_in_text_with_a_syntax_error_is_not_renamed(text: str, old: str, line: int, tmp_path: Path) -> None:
+    (tmp_path / "shapes.dfl").write_text(SHAPES, encoding="utf-8")
+    document = opened(Workspace(), text, tmp_path / "main.dfl")
+    found = occurrence_at(document, text.index(old))
+    assert found is not None
+    with pytest.raises(rename_symbol.RenameRefused, match=rf"in line {line} of main\.dfl"):
+        rename_symbol.rename_edits(found, "other", [document])
+
+
+def test_a_name_in_another_file_with_a_syntax_error_is_not_renamed(tmp_path: Path) -> None:
+    workspace = Workspace()
+    shapes = opened(workspace, SHAPES, tmp_path / "shapes.dfl")
+    main = opened(workspace, AREA.replace("=> 0.0", "=> (0.0"), tmp_path / "main.dfl")
+    found = occurrence_at(shapes, SHAPES.index("Circle"))
+    assert found is not None
+    with pytest.raises(rename_symbol.RenameRefused, match=r"in line 5 of main\.dfl"):
+        rename_symbol.rename_edits(found, "Other", [shapes, main])
+
+
+def test_a_local_name_is_renamed_beside_a_syntax_error_elsewhere() -> None:
+    document = opened(Workspace(), BROKEN)
+    found = occurrence_at(document, BROKEN.index("y = x"))
+    assert found is not None
+    edits = rename_symbol.rename_edits(found, "other", [document])
+    assert apply_edits(BROKEN, edits[document]) == BROKEN.replace("y", "other")
