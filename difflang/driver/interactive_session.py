@@ -161,7 +161,7 @@ class InteractiveSession:
         for host in self.checkers.values():
             host.session = session
         checker.values = {n: HostValue(v.type, None, v.static) for n, v in self.runner.values.items()}
-        known = dict(self.module.host)
+        known = self.module.host.copy()
         value = checker.check(items, echo=True)
         self.module.host.clear()
         self.module.host.update(known)

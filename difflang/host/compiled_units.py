@@ -30,6 +30,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 from difflang.types.annotations import AnnotationResolver, TypeBinding
 from difflang.types.language_types import LangType, default_open_dtypes, leaf_types
+from difflang.types.layered_bindings import LayeredBindings
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
 from difflang.types.unify import Unifier
 
@@ -76,12 +77,9 @@ def host_context(
     """The context of a piece of host code; its names include the element types of the surrounding signature."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
-    sizes = {
-        n: v.static
-        for n, v in module.host.items()
-        if isinstance(v.static, Dim) and not isinstance(v.static, bool) and not v.mutable
-    }
-    annotations = AnnotationResolver(unifier, module.records.get, dict(sizes), {}, rigid=definition)
+    annotations = AnnotationResolver(
+        unifier, module.records.get, LayeredBindings(module.host.sizes), {}, rigid=definition
+    )
     if signature is not None:
         annotations.generics |= signature.generics
         annotations.bound |= {n: b for n, b in signature.bound.items() if not isinstance(b, (int, Poly))}

@@ -34,6 +34,7 @@ from difflang.types.language_types import (
     is_linear_type,
     tangent_type,
 )
+from difflang.types.layered_bindings import LayeredBindings
 from difflang.types.module_name_errors import missing_type_error
 from difflang.types.module_scope import RecordTable
 from difflang.types.size_expressions import check_axis_size, count_leaves, free_size_names, size_arithmetic
@@ -66,7 +67,7 @@ class AnnotationResolver(Struct):
 
     unifier: Unifier
     records: Callable[[str], tree.Record | tree.Enum | None]
-    bound: dict[str, TypeBinding] = field(default_factory=dict)
+    bound: dict[str, TypeBinding] | LayeredBindings[TypeBinding] = field(default_factory=dict[str, TypeBinding])
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     # The declarations whose fields are being resolved, to detect recursive types.

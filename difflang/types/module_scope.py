@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.source import Source, Span
-from difflang.ir.symbolic_dims import Dim
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import F32, DType
 from difflang.ops.control.extern_call import ExternFunction
 from difflang.syntax import tree
@@ -38,6 +39,43 @@ class HostVar(Struct, eq=False):
             return self.block.contains(place)
         above = self.span is None or place.starts_after(self.span)
         return above or not by_function
+
+
+class HostNames(dict[str, HostVar]):
+    """Top-level variables by name. `sizes` holds those that may be sizes: to search all for each statement would cost
+    the square of a program's length.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[str, Dim] = {}
+
+    def __setitem__(self, name: str, var: HostVar) -> None:
+        super().__setitem__(name, var)
+        self.sizes.pop(name, None)
+        if isinstance(var.static, (int, Poly)) and not isinstance(var.static, bool) and not var.mutable:
+            self.sizes[name] = var.static
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self.sizes.pop(name, None)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.sizes.pop(name, None)
+        return super().pop(name, *default)
+
+    def clear(self) -> None:
+        super().clear()
+        self.sizes.clear()
+
+    def update(self, other: Mapping[str, HostVar]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        for name, var in other.items():
+            self[name] = var
+
+    def copy(self) -> HostNames:
+        found = HostNames()
+        found.update(self)
+        return found
 
 
 class ProgramArgument(Struct, frozen=True, eq=False):
@@ -96,7 +134,7 @@ class ModuleScope(Struct, eq=False, dict=True):
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])
     # Declared names that are unusable because of a reported error.
     invalid_names: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])
-    host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
+    host: HostNames = field(default_factory=HostNames)
     # Top-level names that functions read, with their first use.
     used: dict[str, Span] = field(default_factory=dict[str, Span])
     # The types that host loops yield.
@@ -159,6 +197,8 @@ class ModuleScope(Struct, eq=False, dict=True):
     def snapshot(self) -> ModuleScope:
         """A copy with the current declarations, unaffected by later changes."""
         tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
+        if type(self.host) is HostNames:
+            tables["host"] = self.host.copy()
         copy = replace(self, records=RecordTable(), **tables)
         copy.records.update(self.records)
         copy.records.declaring_modules.update(

@@ -93,7 +93,7 @@ def test_hover_tells_type_comment_and_the_type_of_the_gradient(client: Client, m
     assert "fn along" in hover(client, main, "along") and "at each place" in hover(client, main, "along")
     assert "slope: f32" in hover(client, main, "slope")
     assert "mean" in hover(client, main, "mean")
-    assert "grad(f)" in hover(client, main, "grad(loss)")
+    assert "fn grad(f: " in hover(client, main, "grad(loss)")
     assert "model.along(line, x) - y: f32[n]" in hover(client, main, "- y")
     assert hover(client, main, "# ein") == ""
 
