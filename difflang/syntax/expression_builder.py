@@ -12,8 +12,7 @@ from typing import Any
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
-from difflang.syntax.lexer import Token
-from difflang.syntax.string_literals import InterpolationSpan, split_literal
+from difflang.syntax.lexer import InterpolationSpan, Token, split_literal
 
 # Converting decimal digits takes quadratic time, and Python itself refuses more than 4,300.
 MAX_DIGITS = 1_000

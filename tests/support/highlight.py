@@ -10,9 +10,8 @@ from pathlib import Path
 from difflang.base.source import Source
 from difflang.pygments import keyword_lists
 from difflang.syntax.formatter.concrete_tree import ConcreteLeaf, parse_concrete_tree
-from difflang.syntax.lexer import Lexer, tokenize
+from difflang.syntax.lexer import InterpolationSpan, Lexer, split_literal, tokenize
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
-from difflang.syntax.string_literals import InterpolationSpan, split_literal
 
 ROOT = Path(__file__).resolve().parents[2]
 # One file of all that is hard, and every program that is in the repository to be read.
