@@ -36,6 +36,7 @@ LAWS: dict[str, tuple[str, ...]] = {
         "property/test_random_programs.py::test_modes_nested_in_every_way_agree",
         "test_laws.py::test_hessians_are_symmetric",
     ),
+    "derivatives of `eigh`": ("property/test_scale_invariance.py::test_derivatives_scale_as_the_function",),
     "a batched program": (
         "property/test_every_op.py::test_compiled_is_the_reference",
         "property/test_batching.py::test_lanes_do_what_each_does_alone",

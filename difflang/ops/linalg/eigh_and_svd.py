@@ -14,8 +14,10 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeSolver
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ops.arrays.axis_reductions import reduce_max
+from difflang.ops.arrays.constants import stop
 from difflang.ops.elementwise.comparison_and_logic import eq, le, ne
 from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.elementwise.roots_and_distances import binade, one_if_zero
 from difflang.ops.linalg.batched_matrices import (
     MATRIX_DTYPES,
     adjoint,
@@ -35,6 +37,7 @@ from difflang.ops.linalg.batched_matrices import (
     require_finite,
     smaller_dim,
     square_type,
+    swap_last_axes,
     triangle_mask,
     triangle_part,
 )
@@ -66,6 +69,28 @@ def equal_within_rounding(values: Value, gaps: Value) -> Value:
     bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype(type.dtype)).eps))
     whole = OPS["broadcast"].one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
     return le.one(OPS["abs"].one(gaps), whole)
+
+
+def reciprocal_unit(values: Value) -> Value:
+    """One over a power of two near the largest value of each matrix, a constant: vectors depend on ratios alone.
+
+    Powers of the values themselves, which derivatives of higher order divide by, would overflow or underflow.
+    """
+    rank = tensor_type(values).rank
+    return 1.0 / binade.one(reduce_max.one(OPS["abs"].one(stop.one(values)), axes=(rank - 1,)))
+
+
+def scale_vectors(x: Value, factors: Value) -> Value:
+    """Every vector, times the number that belongs to it."""
+    type = tensor_type(x)
+    return x * OPS["broadcast"].one(factors, shape=type.shape, axes=tuple(range(type.rank - 1)))
+
+
+def scale_matrices(x: Value, factors: Value) -> Value:
+    """Every matrix, times the real number that belongs to it."""
+    type = tensor_type(x)
+    whole = OPS["broadcast"].one(factors, shape=type.shape, axes=tuple(range(type.rank - 2)))
+    return x * complex_like(whole, x)
 
 
 def divide_by_gaps(x: Value, gaps: Value, same: Value) -> Value:
@@ -110,7 +135,9 @@ def eigh_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Va
     """
     values, vectors = found
     x = matmul(adjoint(vectors), matmul(hermitian_part(da), vectors))
-    return real_part(matrix_diagonal(x)), matmul(vectors, divide_by_gaps(x, *eigenvalue_gaps(values)))
+    per_unit = reciprocal_unit(values)
+    scaled, relative = scale_matrices(x, per_unit), scale_vectors(values, per_unit)
+    return real_part(matrix_diagonal(x)), matmul(vectors, divide_by_gaps(scaled, *eigenvalue_gaps(relative)))
 
 
 eigh = matrix_op(
@@ -157,23 +184,27 @@ def svd_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Val
     """
     u, s, vh = found
     v = adjoint(vh)
-    p = matmul(adjoint(u), matmul(da, v))
+    moved_v, moved_u = matmul(da, v), matmul(adjoint(da), u)
+    p = matmul(adjoint(u), moved_v)
+    still = eq.one(s, full_like(s, 0.0))
+    ds = select.one(still, zeros_of_type(s, s.type), real_part(matrix_diagonal(p)))
+    per_unit = reciprocal_unit(s)
+    s = scale_vectors(s, per_unit)
+    p, moved_v, moved_u = (scale_matrices(x, per_unit) for x in (p, moved_v, moved_u))
     within_u, within_v = svd_rotation_rates(p, s), svd_rotation_rates(adjoint(p), s)
     du = matmul(u, within_u + svd_phase_rates(p, s) if tensor_type(p).dtype.is_complex else within_u)
-    du = du + component_outside_span(u, matmul(da, v), s)
-    dv = matmul(v, within_v) + component_outside_span(v, matmul(adjoint(da), u), s)
-    still = eq.one(s, full_like(s, 0.0))
-    return du, select.one(still, zeros_of_type(s, s.type), real_part(matrix_diagonal(p))), adjoint(dv)
+    du = du + component_outside_span(u, moved_v, s)
+    dv = matmul(v, within_v) + component_outside_span(v, moved_u, s)
+    return du, ds, adjoint(dv)
 
 
 def svd_rotation_rates(p: Value, s: Value) -> Value:
-    """`(P S + S Pᴴ)[i, j] / (s[j]² - s[i]²)`"""
+    """`(P S + S Pᴴ)[i, j] / (s[j]² - s[i]²)`, without the squares, which overflow and underflow."""
     k = tensor_type(s).shape[-1]
     columns, rows = broadcast_rows(s, k), broadcast_columns(s, k)
     gaps, same = eigenvalue_gaps(s)
-    return divide_by_gaps(
-        p * complex_like(columns, p) + complex_like(rows, p) * adjoint(p), gaps * (columns + rows), same
-    )
+    share = columns / one_if_zero(columns + rows)
+    return divide_by_gaps(p * complex_like(share, p) + complex_like(swap_last_axes(share), p) * adjoint(p), gaps, same)
 
 
 def svd_phase_rates(p: Value, s: Value) -> Value:
