@@ -104,7 +104,7 @@ def sech2(m: Any, x: Any) -> Any:
 
 
 def cbrt(m: Any, x: Any, cbrt: Callable[[Any], Any]) -> Any:
-    """XLA's, and one step of Newton's iteration."""
+    """That of a library, and one step of Newton's iteration."""
     y = cbrt(x)
     safe = m.where((y == 0) | m.isinf(y), 1.0, y)
     return m.where(safe == y, y - (safe - x / (safe * safe)) / 3.0, y)
