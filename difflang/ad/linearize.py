@@ -8,11 +8,14 @@ The rules of ops with regions are in `ops`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import mul
 
+from difflang.ad.powers_of_roots import RootPower, power_of_root, roots_and_products
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import MaybeValue, OpRule
+from difflang.ir.op import OPS, MaybeValue, OpRule
 from difflang.ops.ad_interface import (
     Ad,
     JvpGraph,
@@ -71,15 +74,20 @@ def pushforward(
     # Forward-mode AD in one walk: `dot` has an entry for exactly those values that have a tangent.
     env = dict(zip(graph.params, map(primal.capture, xs), strict=True))
     dot = {p: d for p, d in zip(graph.params, dxs, strict=True) if d is not None}
+    graph, makers = roots_and_products(graph)
     for eqn in graph.eqns:
         operands = tuple([env[v] for v in eqn.operands])
         if eqn.op.inactive or dot.keys().isdisjoint(eqn.operands):
             env.update(zip(eqn.results, primal.copy(eqn, operands), strict=True))
             continue
         primal.span = tangent.span = eqn.span
-        ys, dys = pushforward_eqn(
-            ad, eqn, primal, operands, Tangents(tangent, tuple([dot.get(v) for v in eqn.operands]))
-        )
+        if makers and (product := power_of_root(eqn, makers)) is not None:
+            ys = primal.copy(eqn, operands)
+            dys = [root_power_tangent(ad, product, primal, env, tangent, dot)]
+        else:
+            ys, dys = pushforward_eqn(
+                ad, eqn, primal, operands, Tangents(tangent, tuple([dot.get(v) for v in eqn.operands]))
+            )
         env.update(zip(eqn.results, ys, strict=True))
         for y, dy in zip(eqn.results, dys, strict=True):
             if dy is not None:
@@ -104,6 +112,32 @@ def pushforward_eqn(
     if op.jvp is not None:
         return ys, jvp_terms(eqn, ys, xs, dxs.values)
     return ys, linear_terms(eqn, xs, dxs)
+
+
+def root_power_tangent(
+    ad: Ad, product: RootPower, primal: Builder, env: dict[Value, Value], tangent: Builder, dot: dict[Value, Value]
+) -> MaybeValue:
+    """The tangent of a power of a root times other factors, see `powers_of_roots`."""
+    root, power, degree = product.root, product.power, product.degree
+    r, others = env[root.results[0]], [env[v] for v in product.others]
+    xs, dxs = [env[v] for v in root.operands], [dot.get(v) for v in root.operands]
+    (s,), (ds,) = pushforward(ad, product.radicand(), primal, xs, tangent, dxs)
+
+    def to_the(n: int) -> Value:
+        """A power of the root; of what is under it, if that is exact."""
+        return OPS["integer_pow"].one(r, n=n) if n % degree else OPS["integer_pow"].one(s, n=n // degree)
+
+    rate = [] if power == degree else [to_the(power - degree) * (power / degree)]
+    total = None if ds is None else scaled(ds, [*rate, *others])
+    for i, other in enumerate(product.others):
+        if other in dot:
+            rest = [*others[:i], *others[i + 1 :], to_the(power)]
+            total = add_tangents(total, scaled(dot[other], rest))
+    return total
+
+
+def scaled(tangent: Value, factors: Sequence[Value]) -> Value:
+    return tangent * reduce(mul, factors) if factors else tangent
 
 
 def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeValue]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from difflang.ad.linearize import find_operand_rule, jvp_terms, linear_terms
+from difflang.ad.powers_of_roots import RootPower, power_of_root, roots_and_products
 from difflang.ad.series_composition import SeriesPowers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
@@ -156,9 +157,12 @@ class TaylorPropagation:
 
     def run(self, graph: Graph, xs: Sequence[TaylorSeries], ahead: int) -> list[TaylorSeries]:
         env = dict(zip(graph.params, xs, strict=True))
+        graph, makers = roots_and_products(graph)
         for eqn in graph.eqns:
             self.builder.span = eqn.span
             ys = self.equation(eqn, [env[v] for v in eqn.operands])
+            if makers and not ys[0].constant and (product := power_of_root(eqn, makers)) is not None:
+                ys = self.root_power(ys, product, env)
             env.update(zip(eqn.results, ys, strict=True))
             for y in ys if ahead else ():
                 y[ahead]
@@ -231,9 +235,21 @@ class TaylorPropagation:
 
     def as_product(self, eqn: Eqn, head: Value, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """The op by its equal product."""
-        # The head stays the op's own value, as the product would round it a second time.
-        (product,) = self.run(self.jets.product_form(eqn), xs, 0)
-        return [TaylorSeries(head, product.__getitem__)]
+        return self.with_series_of(head, self.jets.product_form(eqn), xs)
+
+    def root_power(
+        self, ys: list[TaylorSeries], product: RootPower, env: dict[Value, TaylorSeries]
+    ) -> list[TaylorSeries]:
+        """The series of a power of a root; without the root, where the power is a multiple of its degree."""
+        if product.power % product.degree:
+            return ys
+        xs = [env[v] for v in (*product.root.operands, *product.others)]
+        return self.with_series_of(ys[0].head, product.without_root(), xs)
+
+    def with_series_of(self, head: Value, equal: Graph, xs: Sequence[TaylorSeries]) -> list[TaylorSeries]:
+        """A value with the further coefficients of an equal graph, which would round the value another time."""
+        (found,) = self.run(equal, xs, 0)
+        return [TaylorSeries(head, found.__getitem__)]
 
     def unit_line(self, x: TaylorSeries) -> TaylorSeries:
         """The line through a head in the direction 1."""

@@ -20,6 +20,7 @@ HINTS = {
     "sqrt": "keep its argument at 0 or above, as in `sqrt(max(x, 0.0))`",
     "rsqrt": "keep the argument of `sqrt` above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
     "positive": "keep the argument of `log` above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
+    "one_if_zero": "a length has no second derivative at 0: use its square, `norm(x)^2`, or keep it away from 0",
     "exp": "subtract the largest first, or use `softmax`, `logsumexp` or `expm1`",
     "pow": "keep the base above 0",
     "power_less": "keep the base above 0: the slope at 0 of a root is infinite",

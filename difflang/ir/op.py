@@ -79,6 +79,13 @@ OpRule = Callable[..., Any]
 MaybeValue = Value | None
 
 
+class Root(Struct, frozen=True):
+    """What an op is the root of: `op(*operands) ^ degree` is `radicand(*operands, **attrs)`."""
+
+    degree: int
+    radicand: OpRule
+
+
 class Op(Struct, frozen=True, eq=False):
     """An op and every fact about it. It takes exactly one position on its derivative:
 
@@ -125,6 +132,10 @@ class Op(Struct, frozen=True, eq=False):
     batch_rule: OpRule | None = None
     # (*operands, **attrs) -> an equal product of factors whose derivative rules lead back to themselves.
     factored: OpRule | None = None
+    # For an op whose powers have derivatives where it has none itself.
+    root: Root | None = None
+    # (eqn) -> the factors of its result, each as often as it occurs; none if it is no product.
+    factors: OpRule | None = None
     # (eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis.
     slice_bounds: OpRule | None = None
     gathers: bool = False  # reads the first operand at indices that the others give; an index out of range is harmless

@@ -194,6 +194,26 @@ def share_of_distance(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     return [infix("/", PRODUCT, x, below)]
 
 
+@unparse_rule("one_if_zero")
+def one_if_zero(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """x, but 1 at 0; in a single expression without that case."""
+    if writer.single_expression:
+        return [with_dtype(writer.words(eqn.operands[0]))]
+    x = with_dtype(writer.as_name(eqn.operands[0]))
+    return [Fragment(f"where({x.text} == 0.0, 1.0, {x.text})", POSTFIX, x.shape, x.dtype)]
+
+
+@unparse_rule("root_of_squares")
+def root_of_squares(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """The square root, but with slope 0 at 0; in a single expression without that case."""
+    if writer.single_expression:
+        x = with_dtype(writer.words(eqn.operands[0]))
+        return [Fragment(f"sqrt({x.text})", POSTFIX, x.shape, x.dtype)]
+    x = with_dtype(writer.as_name(eqn.operands[0]))
+    text = f"where({x.text} == 0.0, 0.0, sqrt(where({x.text} == 0.0, 1.0, {x.text})))"
+    return [Fragment(text, POSTFIX, x.shape, x.dtype)]
+
+
 @unparse_rule("polygamma")
 def polygamma(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     x = with_dtype(writer.words(eqn.operands[0]))

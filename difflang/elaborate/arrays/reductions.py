@@ -160,17 +160,7 @@ def variance(cx: ElabContext, args: CallArgs, name: str) -> Term:
     away = as_array(cx, elementwise(cx, "sub", args.span, (x, center)), args.span)
     squares = abs_squared(cx, away, args.span)
     result = emit_mean(cx, squares, axes, args.span, keep=took.flag("keepdims"))
-    return result if name == "variance" else sqrt_zero_slope(cx, result, args.span)
-
-
-def sqrt_zero_slope(cx: ElabContext, square: Array, span: Span) -> Array:
-    """The square root with derivative 0 at 0, for norms."""
-    nothing = Array(cx.emit("const", span, value=0, type=square.tensor))
-    one = Array(cx.emit("const", span, value=1, type=square.tensor))
-    is_zero = elementwise(cx, "eq", span, (square, nothing))
-    # Two selects: the root must not see the 0, or its infinite slope times 0 makes the derivative NaN.
-    safe = elementwise(cx, "sqrt", span, (elementwise(cx, "select", span, (is_zero, one, square)),))
-    return as_array(cx, elementwise(cx, "select", span, (is_zero, nothing, safe)), span)
+    return result if name == "variance" else elementwise(cx, "root_of_squares", args.span, (result,))
 
 
 def stack_real_imaginary(cx: ElabContext, z: Array, axes: tuple[int, ...], span: Span) -> Array:
@@ -185,7 +175,8 @@ def norm(cx: ElabContext, args: CallArgs, name: str) -> Term:
     term, at, span = took.term("x"), took.span("x"), args.span
     if not isinstance(term, Array):
         term = as_real_pairs(cx, term, span)
-        return sqrt_zero_slope(cx, sum_leaves(cx, elementwise(cx, "mul", span, (term, term), (at, at)), span), span)
+        squares = elementwise(cx, "mul", span, (term, term), (at, at))
+        return elementwise(cx, "root_of_squares", span, (sum_leaves(cx, squares, span),))
     require_floats(cx, term, at, name, FLOATS + COMPLEXES)
     axes = axes_argument(cx, took, term, args)
     if not axes:

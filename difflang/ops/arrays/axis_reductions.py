@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OpRule, Root, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.numerics import accurate_elementary
@@ -414,7 +414,7 @@ def norm_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
 
 
 def norm_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
-    return reduce_sum.one(dx * (x / broadcast_reduced(one_if_zero(y), x, axes)), axes=axes)
+    return reduce_sum.one(dx * (x / broadcast_reduced(one_if_zero.one(y), x, axes)), axes=axes)
 
 
 AWAY_FROM_ZERO = UniformSamples(0.3, 2.0)
@@ -424,6 +424,7 @@ reduce_norm = OPS.declare(
         "reduce_norm",
         type=reduced_type(FLOATS),
         jvp=(norm_jvp,),
+        root=Root(2, lambda x, axes: reduce_sum.one(x * x, axes=axes)),
         reference=norm_reference,
         lower=norm_lower,
         accepts=FLOATS,

@@ -98,6 +98,7 @@ mul = multilinear_op(
     accepts_fill=True,
     accepts=NUMBERS,
     elementwise=True,
+    factors=lambda eqn: eqn.operands,
     samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Op, OpRule
+from difflang.ir.op import Op, OpRule, Root
 from difflang.ir.tensor_types import F64, FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
 from difflang.ops.op_factories import (
@@ -66,6 +66,7 @@ integer_pow = unary_op(
     lower=integer_pow_lower,
     formula_dtypes=(F64,),
     accepts=NUMBERS,
+    factors=lambda eqn: eqn.operands * eqn.attrs["n"],
     samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
     Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",
@@ -160,6 +161,7 @@ absolute = unary_op(
     reference=np.abs,
     lower=lambda jax, x: jax.lax.abs(x),
     accepts=SIGNED + FLOATS,
+    root=Root(2, lambda x: integer_pow.one(x, n=2)),
     samples=UniformSamples(-2.0, 2.0, avoid=(0.0,)),
     doc="""Absolute value. Units: u -> u. Kinks: 0 at 0.""",
 )

@@ -9,10 +9,11 @@ import ml_dtypes
 import numpy as np
 
 from difflang.ir.graph import Value
+from difflang.ir.op import Root
 from difflang.ir.tensor_types import F64
 from difflang.numerics import accurate_elementary
 from difflang.ops.arrays.constants import stop
-from difflang.ops.elementwise.comparison_and_logic import eq, max_
+from difflang.ops.elementwise.comparison_and_logic import eq, lt, max_
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.nonlinear_arithmetic import absolute, integer_pow
 from difflang.ops.op_factories import (
@@ -87,12 +88,18 @@ def sqrt_jvp(dx: Value, y: Value, x: Value) -> Value:
     return dx * (0.5 / y if tensor_type(x).dtype.is_complex else rsqrt.one(x) * 0.5)
 
 
+def sqrt_radicand(x: Value) -> Value:
+    """The operand; below 0 NaN, and so is its derivative."""
+    return x if tensor_type(x).dtype.is_complex else select.one(lt.one(x, full_like(x, 0.0)), sqrt.one(x), x)
+
+
 sqrt = unary_op(
     "sqrt",
     jvp=sqrt_jvp,
     reference=np.sqrt,
     lower=sqrt_lower,
     accepts=HOLOMORPHIC_DTYPES,
+    root=Root(2, sqrt_radicand),
     samples=POSITIVE,
     doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
@@ -114,14 +121,44 @@ cbrt = unary_op(
     reference=cbrt_reference,
     lower=cbrt_lower,
     formula_dtypes=(F64,),
+    root=Root(3, lambda x: x),
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
 )
 
 
-def one_if_zero(r: Value) -> Value:
-    """`r`, but 1 where it is 0: for a divisor whose dividend vanishes too."""
-    return select.one(eq.one(r, full_like(r, 0.0)), full_like(r, 1.0), r)
+def nan_if_zero(r: Value, otherwise: float) -> Value:
+    """The number, but NaN where `r` is 0."""
+    return select.one(eq.one(r, full_like(r, 0.0)), full_like(r, np.nan), full_like(r, otherwise))
+
+
+one_if_zero = unary_op(
+    "one_if_zero",
+    jvp=lambda dr, y, r: dr * nan_if_zero(r, 1.0),
+    reference=lambda r: np.where(r == 0, r.dtype.type(1), r),
+    lower=lambda jax, r: jax.lax.select(jax.lax.eq(r, scalar_like(r, 0)), jax.lax.full_like(r, 1), r),
+    samples=POSITIVE,
+    doc="""`r`, but 1 where it is 0: for a divisor whose dividend vanishes too, so that the quotient is 0 without a
+    derivative. Units: u -> u. Kinks: NaN at 0.""",
+)
+
+
+def root_of_squares_jvp(dx: Value, y: Value, x: Value) -> Value:
+    """`dx / (2 y)`, and exactly 0 at 0, whatever rounding leaves of `dx`."""
+    divisor = one_if_zero.one(y)
+    return dx * (y / divisor * 0.5 / divisor)
+
+
+root_of_squares = unary_op(
+    "root_of_squares",
+    jvp=root_of_squares_jvp,
+    reference=np.sqrt,
+    lower=lambda jax, x: jax.lax.sqrt(x),
+    root=Root(2, lambda x: x),
+    samples=POSITIVE,
+    doc="""The square root of a sum of squares, whose tangent is 0 where the sum is. Units: u -> u^(1/2).
+    Kinks: 0 at 0, with second derivative NaN; NaN below.""",
+)
 
 
 def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
@@ -166,6 +203,7 @@ hypot = binary_op(
     jvp=(lambda d, z, x, y: d * hypot_share.one(x, y), lambda d, z, x, y: d * hypot_share.one(y, x)),
     reference=np.hypot,
     lower=hypot_lower,
+    root=Root(2, lambda x, y: x * x + y * y),
     samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
     doc="""`sqrt(x^2 + y^2)` without overflow. Units: u, u -> u. Kinks: 0 at (0, 0).""",
 )
@@ -200,7 +238,7 @@ def divide_by_square_norm(numerator: Value, x: Value, y: Value) -> Value:
     """`numerator / (x^2 + y^2)` without overflow, 0 at the origin: scaled so that the squares are of moderate size."""
     per_unit = 1.0 / binade.one(max_.one(absolute.one(stop.one(x)), absolute.one(stop.one(y))))
     u, v = x * per_unit, y * per_unit
-    return numerator * per_unit / one_if_zero(u * u + v * v) * per_unit
+    return numerator * per_unit / one_if_zero.one(u * u + v * v) * per_unit
 
 
 atan2 = binary_op(

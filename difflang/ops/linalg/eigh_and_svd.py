@@ -203,7 +203,7 @@ def svd_rotation_rates(p: Value, s: Value) -> Value:
     k = tensor_type(s).shape[-1]
     columns, rows = broadcast_rows(s, k), broadcast_columns(s, k)
     gaps, same = eigenvalue_gaps(s)
-    share = columns / one_if_zero(columns + rows)
+    share = columns / one_if_zero.one(columns + rows)
     return divide_by_gaps(p * complex_like(share, p) + complex_like(swap_last_axes(share), p) * adjoint(p), gaps, same)
 
 

@@ -25,6 +25,7 @@ from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work
 LIGHT_OPS = frozenset(
     {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
     | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
+    | {"one_if_zero", "root_of_squares"}
 )
 # A value computed from more values than this is stored.
 MAX_FRONTIER = 8

@@ -1,0 +1,70 @@
+"""Powers of roots have derivatives where the root has none; a root alone has no second derivative there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import difflang
+from support.language import answer
+
+# A function of u, and its Hessian at (0, 0).
+SMOOTH = {
+    "norm(u)^2": [[2.0, 0.0], [0.0, 2.0]],
+    "norm(u) * norm(u)": [[2.0, 0.0], [0.0, 2.0]],
+    "norm(u)^4": [[0.0, 0.0], [0.0, 0.0]],
+    "norm(u)^3": [[0.0, 0.0], [0.0, 0.0]],
+    "exp(-0.5 * norm(u)^2)": [[-1.0, 0.0], [0.0, -1.0]],
+    "exp(-0.5 * norm(u) * norm(u))": [[-1.0, 0.0], [0.0, -1.0]],
+    "(u[0] + 1.0) * norm(u) * norm(u)": [[2.0, 0.0], [0.0, 2.0]],
+    "hypot(u[0], 2.0 * u[1])^2": [[2.0, 0.0], [0.0, 8.0]],
+    "abs(complex(u[0], u[1]))^2": [[2.0, 0.0], [0.0, 2.0]],
+    "sqrt(sum(u * u))^2": [[2.0, 0.0], [0.0, 2.0]],
+    "abs(u[0])^2 + abs(u[1]) * abs(u[1])": [[2.0, 0.0], [0.0, 2.0]],
+    "cbrt(u[0] * u[1])^3": [[0.0, 1.0], [1.0, 0.0]],
+    "std(u)^2": [[0.5, -0.5], [-0.5, 0.5]],
+    "norm((u, u[0]))^2": [[4.0, 0.0], [0.0, 2.0]],
+    "sum([for x in [u, 2.0 * u] => norm(x)^2])": [[10.0, 0.0], [0.0, 10.0]],
+}
+# These have no second derivative at (0, 0), though their first is 0.
+ROOTS = ["norm(u)", "std(u)", "hypot(u[0], u[1])", "exp(-norm(u))", "abs(complex(u[0], u[1]))", "norm((u, u[0]))"]
+WAYS = ["hessian(f)", "jacfwd(grad(f))", "jacrev(grad(f))", "jacfwd(jacfwd(f))"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.nightly_cases("jacrev.*")
+def test_hessians_at_zero(way: str) -> None:
+    for body, want in SMOOTH.items():
+        found = answer(f"{way}([0.0, 0.0])", f"fn f(u: f64[2]) -> f64 = {body}")
+        np.testing.assert_allclose(found, want, atol=1e-15, err_msg=body)
+    for body in ROOTS:
+        declared = f"fn f(u: f64[2]) -> f64 = {body}"
+        assert not answer("grad(f)([0.0, 0.0])", declared).any(), body
+        assert np.isnan(answer(f"{way}([0.0, 0.0])", declared)).all(), body
+
+
+@pytest.mark.parametrize(
+    ("of", "want"),
+    [
+        ("hessian(|u| norm(u)^3 / 3.0)([3.0, 4.0])", [[6.8, 2.4], [2.4, 8.2]]),
+        ("hessian(|u| norm(u)^4)([1.0, 2.0])", [[28.0, 16.0], [16.0, 52.0]]),
+        ("[(|x| sqrt(x)^2)'(0.0), (|x| sqrt(x)^2)'(-1.0)]", [1.0, math.nan]),
+        ("[(|x| sqrt(x)^3)'(0.0), (|x| sqrt(x)^3)'(4.0)]", [0.0, 3.0]),
+        ("[(|x| abs(x)^3)''(-2.0), (|x| x * abs(x) * abs(x))''(3.0)]", [12.0, 18.0]),
+        ("(|x| cbrt(x)^4)'(8.0)", 8.0 / 3.0),
+        ("jet(|t| norm([t, 2.0 * t])^2, order = 3)(0.0)", [0.0, 0.0, 5.0, 0.0]),
+        ("jet(|t| norm([t, 2.0 * t])^2, order = 2)(1.0)", [5.0, 10.0, 5.0]),
+    ],
+)
+def test_elsewhere_and_by_series(of: str, want: Any) -> None:
+    np.testing.assert_allclose(answer(of), want, rtol=1e-15)
+
+
+def test_the_value_is_that_of_the_program() -> None:
+    """The square of a rounded root, beside its derivative too."""
+    source = "float f64\nfn f(x: f64) -> f64 = sqrt(x)^2\nfn g(x: f64) -> (f64, f64) = value_and_grad(f)(x)\n"
+    module = difflang.loads(source)
+    assert float(module.f(2.0)) == float(module.g(2.0)[0]) == 2.0000000000000004
