@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import DType, History, Tensor, Type
 from difflang.types.dtype_variables import DTypeParam, DTypeVar, default_dtype, prune_dtype
+from difflang.types.literal_numbers import DecimalLiteral, round_literal
 from difflang.types.type_errors import check_literal_range
 
 
@@ -50,8 +51,18 @@ def resolve_equation(eqn: Eqn) -> None:
         force_setattr(eqn, "attrs", {**eqn.attrs, **changed})
     type = eqn.attrs.get("type")
     if isinstance(type, Tensor):
+        round_literals(eqn, type.dtype)
         for number in literal_extremes(eqn):
             check_literal_range(number, type.dtype, eqn.span)
+
+
+def round_literals(eqn: Eqn, dtype: DType) -> None:
+    """Round the literals of a constant that must be rounded from their texts."""
+    value, data = eqn.attrs.get("value"), eqn.attrs.get("data", ())
+    if isinstance(value, DecimalLiteral):
+        force_setattr(eqn, "attrs", {**eqn.attrs, "value": round_literal(value, dtype)})
+    if any(isinstance(number, DecimalLiteral) for number in data):
+        force_setattr(eqn, "attrs", {**eqn.attrs, "data": tuple([round_literal(n, dtype) for n in data])})
 
 
 def check_literal_ranges(eqns: Sequence[Eqn]) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.error_codes import nearest_word
 from difflang.host.builtins import BuiltinCall, host_builtin
-from difflang.host.data.decimal_numbers import nearest_floats
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
+from difflang.numerics.decimal_numbers import nearest_floats
 from difflang.types.language_types import LangType, TextType, show_type
 from difflang.types.module_scope import ModuleScope, ProgramArgument
 from difflang.types.type_errors import make_error

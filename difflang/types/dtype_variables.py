@@ -63,6 +63,12 @@ def prune_dtype(dtype: DType) -> DType:
     return found
 
 
+def is_known_float(dtype: DType) -> bool:
+    """Whether inference has found a float or complex type: its numbers are rounded, whole ones too."""
+    dtype = prune_dtype(dtype)
+    return dtype.differentiable and not isinstance(dtype, DTypeVar)
+
+
 def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
     """The element type of a literal: an integer literal may become any number, a float literal no integer."""
     if isinstance(value, int):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
@@ -28,9 +30,10 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, DType, Tensor
-from difflang.types.dtype_variables import DTypeVar, prune_dtype
+from difflang.ir.tensor_types import BOOL, REAL_DTYPE_OF, DType, Tensor
+from difflang.types.dtype_variables import DTypeVar, is_known_float, prune_dtype
 from difflang.types.language_types import show_type
+from difflang.types.literal_numbers import number_as_typed
 from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import unify_dtypes
 
@@ -254,11 +257,13 @@ def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
 def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Array:
     """A compile-time constant, converted to the requested type."""
     value: Any = x.static
-    if x.literal and isinstance(value, int) and not isinstance(value, bool):
+    if x.literal and not isinstance(value, bool):
         # The number as written is of this type from the start.
-        unify_dtypes(x.tensor.dtype, dtype)
+        unify_dtypes(x.tensor.dtype, REAL_DTYPE_OF.get(dtype, dtype))
+    value = number_as_typed(value, x.tensor.dtype)
     if isinstance(value, float) and dtype.is_integer:
-        if not math.isfinite(value):
+        # An open type may still become one that does not have this number.
+        if not math.isfinite(value) or (not is_known_float(x.tensor.dtype) and value != float(np.float32(value))):
             return Array(cx.emit("truncate", span, x.value, dtype=dtype))
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):

@@ -41,8 +41,9 @@ from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
-from difflang.types.dtype_variables import DTypeVar, literal_dtype, prune_dtype
+from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
 from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.literal_numbers import number_as_typed
 from difflang.types.type_errors import DeferCheck, check_literal_range, make_error
 from difflang.types.unify import unify_dtypes
 
@@ -172,7 +173,8 @@ def fold_arrays(name: str, arrays: Sequence[Array], *, named: bool) -> StaticNum
     if len(arrays) != 2:
         return None
     a, b = arrays[0].static, arrays[1].static
-    if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)):
+    # Whole numbers of a float type are rounded: the program computes with those.
+    if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)) or is_known_float(arrays[0].tensor.dtype):
         return None
     return fold_sizes(name, a, b) if named and name in EXTREMUM_TESTS else fold_numbers(name, a, b)
 
@@ -298,7 +300,12 @@ def literal_integer(e: tree.Expr) -> int | None:
 
 def power_by_integer(cx: ElabContext, e: tree.Binary, base: Term, power: int) -> Term:
     # Static powers up to 8 stay sizes; higher ones overflow 64 bits for most bases.
-    if isinstance(base, Array) and isinstance(base.static, (int, Poly)) and 0 <= power <= 8:
+    if (
+        isinstance(base, Array)
+        and isinstance(base.static, (int, Poly))
+        and 0 <= power <= 8
+        and not is_known_float(base.tensor.dtype)
+    ):
         static: Dim = 1
         for _ in range(power):
             static = static * base.static
@@ -336,8 +343,9 @@ def unary_operator(cx: ElabContext, e: tree.Unary) -> Walk[Term]:
             return cx.literal_array(not operand.static, e.span, BOOL, not operand.static)
         return elementwise(cx, "logical_not", e.span, (operand,), (e.operand.span,))
     if isinstance(operand, Array) and operand.static is not None and not isinstance(operand.static, bool):
-        value = cx.emit("const", e.span, value=-operand.static, type=operand.tensor)
-        return Array(value, -operand.static, operand.literal)
+        number = number_as_typed(operand.static, operand.tensor.dtype)  # 0 of a float type becomes -0.0
+        value = cx.emit("const", e.span, value=-number, type=operand.tensor)
+        return Array(value, -number, operand.literal)
     return elementwise(cx, "neg", e.span, (operand,), (e.operand.span,))
 
 

@@ -40,7 +40,14 @@ from difflang.ir.tensor_types import BOOL, DTYPES, DType, Tensor, numpy_dtype
 from difflang.ops.value_formatting import format_number, format_value
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, mentioned_type_names, pattern_names
-from difflang.types.dtype_variables import DTypeParam, DTypeVar, imaginary_dtype, literal_dtype, prune_dtype
+from difflang.types.dtype_variables import (
+    DTypeParam,
+    DTypeVar,
+    imaginary_dtype,
+    is_known_float,
+    literal_dtype,
+    prune_dtype,
+)
 from difflang.types.function_code import (
     BuiltinCode,
     ConvertCode,
@@ -51,6 +58,7 @@ from difflang.types.function_code import (
     StaticCapture,
 )
 from difflang.types.language_types import show_type
+from difflang.types.literal_numbers import float_literal
 from difflang.types.module_scope import GlobalName, HostVar
 from difflang.types.text_templates import check_format
 from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
@@ -70,7 +78,8 @@ def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
 def elaborate_float(cx: ElabContext, e: tree.Float) -> Walk[Term]:
     if isinf(e.value):
         raise cx.error("DL0316", "this number does not fit in any float type", e.span, "the largest f64 is 1.8e+308")
-    return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
+    value = float_literal(e.value, e.text)
+    return cx.literal_array(value, e.span, literal_dtype(value, cx.module.default_float), value)
     yield
 
 
@@ -399,7 +408,7 @@ def format_static(value: Array, static: StaticNumber, spec: str) -> str | None:
     dtype = prune_dtype(value.tensor.dtype)
     if isinstance(static, Poly):
         return str(static)
-    if isinstance(static, int) and not isinstance(static, bool):
+    if isinstance(static, int) and not isinstance(static, bool) and not is_known_float(dtype):
         return format_value(static, spec)
     if isinstance(dtype, (DTypeVar, DTypeParam)):
         return None
@@ -436,9 +445,11 @@ def literal_number(e: tree.Expr) -> float | None:
     match e:
         case tree.Float(value=v) | tree.Unary(op="-", operand=tree.Float(value=v)) if isinf(v):
             return None  # `elaborate_float` reports it
-        case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
+        case tree.Int(value=v) | tree.Bool(value=v):
             return v
-        case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):
-            return -v
+        case tree.Float(value=v, text=text):
+            return float_literal(v, text)
+        case tree.Unary(op="-", operand=tree.Int() | tree.Float() as operand):
+            return -number if (number := literal_number(operand)) is not None else None
         case _:
             return None

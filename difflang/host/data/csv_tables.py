@@ -11,9 +11,9 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError, printable
 from difflang.base.source import Span
-from difflang.host.data.decimal_numbers import is_decimal, nearest_floats, overflowed, real_part_dtype
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.ir.tensor_types import DType, numpy_dtype
+from difflang.numerics.decimal_numbers import is_decimal, nearest_floats, overflowed, real_part_dtype
 from difflang.types.type_errors import make_error
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from difflang.base.diagnostics import printable
 from difflang.host.data.array_files import StoredArrays
-from difflang.host.data.decimal_numbers import nearest_floats, overflowed, real_part_dtype
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.host.data.state_dict import join_path
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
+from difflang.numerics.decimal_numbers import nearest_floats, overflowed, real_part_dtype
 from difflang.types.language_types import (
     KEY_DATA,
     KeyType,

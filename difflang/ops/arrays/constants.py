@@ -8,7 +8,23 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.op import TypeSolver
-from difflang.ir.tensor_types import BOOL, C64, C128, F32, F64, FLOATS, I32, I64, INTEGERS, Tensor, Type, numpy_dtype
+from difflang.ir.tensor_types import (
+    BF16,
+    BOOL,
+    C64,
+    C128,
+    F32,
+    F64,
+    FLOATS,
+    I32,
+    I64,
+    INTEGERS,
+    DType,
+    Tensor,
+    Type,
+    numpy_dtype,
+)
+from difflang.numerics.decimal_numbers import round_f64
 from difflang.ops.op_factories import Array, OpExample, inactive_op, static_size
 
 
@@ -21,7 +37,7 @@ def static_shape(type: Tensor) -> tuple[int, ...]:
 
 
 def const_reference(*, value: complex, type: Tensor) -> Array:
-    return np.full(static_shape(type), value, dtype=numpy_dtype(type.dtype))
+    return np.full(static_shape(type), const_fill_value(value=value, type=type))
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
@@ -31,7 +47,16 @@ def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
 
 
 def const_fill_value(*, value: complex, type: Tensor) -> Any:
-    return np.asarray(value, dtype=numpy_dtype(type.dtype))[()]
+    return numbers_of_dtype(value, type.dtype)[()]
+
+
+def numbers_of_dtype(numbers: Any, dtype: DType) -> Array:
+    """Numbers of a program as an array, each rounded once."""
+    return (
+        round_f64(np.asarray(numbers, np.float64), numpy_dtype(dtype))
+        if dtype is BF16
+        else np.asarray(numbers, numpy_dtype(dtype))
+    )
 
 
 def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
@@ -43,7 +68,7 @@ def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tens
 
 
 def dense_array(data: Iterable[Any], type: Tensor) -> Array:
-    return np.asarray(tuple(data), dtype=numpy_dtype(type.dtype)).reshape(static_shape(type))
+    return numbers_of_dtype(tuple(data), type.dtype).reshape(static_shape(type))
 
 
 def iota_reference(*, type: Tensor, axis: int) -> Array:

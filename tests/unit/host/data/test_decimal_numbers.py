@@ -14,9 +14,9 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver.check_and_run import check_program, run_program
 from difflang.execution.engine import Engine
-from difflang.host.data.decimal_numbers import is_decimal, nearest_floats
 from difflang.host.data.file_access import FileAccess
 from difflang.ir.tensor_types import DTYPES, numpy_dtype
+from difflang.numerics.decimal_numbers import is_decimal, nearest_floats
 
 NARROW = ("f16", "bf16", "f32")
 

@@ -1,4 +1,4 @@
-"""Numbers written as decimals in data files: read as written, rounded once, and never silently to infinity."""
+"""Numbers written as decimals, in programs and data files: rounded once, and never silently to infinity."""
 
 from __future__ import annotations
 
@@ -29,13 +29,10 @@ def nearest_floats(texts: Sequence[str], parsed: np.ndarray, target: Any) -> np.
 
     To round an f64 again goes wrong where it lies in the middle between two numbers of the type and the text does not.
     """
-    with np.errstate(all="ignore"):
-        found = parsed.astype(target)
-        if found.dtype.itemsize >= 8:
-            return found
-        up, down = (np.nextafter(found, found.dtype.type(limit)) for limit in (np.inf, -np.inf))
-        above, below = middle(found, up), middle(found, down)
-        found = np.where(parsed > above, up, np.where(parsed < below, down, found))
+    found = round_f64(parsed, target)
+    if found.dtype.itemsize >= 8:
+        return found
+    up, down, above, below = neighbours(found)
     ties: list[int] = np.flatnonzero((parsed == above) | (parsed == below)).tolist()
     for k in ties:
         exact, tie = Decimal(texts[k].strip()), Decimal(float(parsed[k]))
@@ -43,6 +40,23 @@ def nearest_floats(texts: Sequence[str], parsed: np.ndarray, target: Any) -> np.
         if exact != tie:
             found[k] = (upper if exact > tie else lower)[k]
     return found
+
+
+def round_f64(x: np.ndarray, target: Any) -> np.ndarray[Any, Any]:
+    """The nearest numbers of a float type. `astype` rounds to f32 on the way to bf16."""
+    with np.errstate(all="ignore"):
+        found = x.astype(target)
+    if found.dtype.itemsize != 2:
+        return found
+    up, down, above, below = neighbours(found)
+    return np.where(x > above, up, np.where(x < below, down, found))
+
+
+def neighbours(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The next numbers above and below, and the middles before them."""
+    with np.errstate(all="ignore"):
+        up, down = (np.nextafter(x, x.dtype.type(limit)) for limit in (np.inf, -np.inf))
+        return up, down, middle(x, up), middle(x, down)
 
 
 def middle(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,0 +1,54 @@
+"""The numbers that literals stand for: rounded once, from the text to the element type that inference finds."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from difflang.ir.symbolic_dims import Poly
+from difflang.ir.tensor_types import DType, numpy_dtype
+from difflang.numerics.decimal_numbers import nearest_floats, real_part_dtype, round_f64
+from difflang.types.dtype_variables import DTypeParam, DTypeVar, prune_dtype
+
+# A number with more significant bits is never in the middle between two numbers of a narrower float type.
+MAX_TIE_BITS = 25
+
+
+class DecimalLiteral(float):
+    """The f64 nearest to a literal that lies in the middle between two f32, f16 or bf16 numbers, but not as written."""
+
+    text: str
+
+    def __neg__(self) -> DecimalLiteral:
+        return with_text(-float(self), self.text[1:] if self.text.startswith("-") else f"-{self.text}")
+
+
+def with_text(value: float, text: str) -> DecimalLiteral:
+    found = DecimalLiteral(value)
+    found.text = text
+    return found
+
+
+def float_literal(value: float, text: str) -> float:
+    """The number of a float literal, of which `value` is the nearest f64; with its text if rounding that goes wrong."""
+    mantissa, _ = value.as_integer_ratio()
+    significant = mantissa.bit_length() - ((mantissa & -mantissa).bit_length() - 1)
+    return with_text(value, text) if significant <= MAX_TIE_BITS and Decimal(text) != Decimal(value) else value
+
+
+def round_literal(value: Any, dtype: DType) -> Any:
+    """The same number as a plain float; one that would be rounded twice is rounded to the element type."""
+    if not isinstance(value, DecimalLiteral):
+        return value
+    part = np.dtype(np.float64) if dtype.is_integer else real_part_dtype(dtype)
+    return float(nearest_floats([value.text], np.array([float(value)]), part)[0])
+
+
+def number_as_typed(value: Any, dtype: DType) -> Any:
+    """What a constant of an element type holds: a number rounded to that type, once it is known to be a float."""
+    dtype = prune_dtype(dtype)
+    if isinstance(dtype, (DTypeVar, DTypeParam)) or not dtype.is_float or isinstance(value, Poly):
+        return value
+    return float(round_f64(np.asarray(round_literal(value, dtype), np.float64), numpy_dtype(dtype)))

@@ -1,0 +1,90 @@
+"""A literal is rounded once, to its element type; what is computed from it starts from that number, on both engines."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from difflang.base.source import Source
+from difflang.driver.check_and_run import check_program, file_access, run_program
+from difflang.execution.engine import Engine
+from difflang.ir.tensor_types import DTYPES
+from difflang.types.literal_numbers import DecimalLiteral, float_literal, round_literal
+
+ENGINES = ("interpret", "xla")
+# Just above the middle between two f32, f16 or bf16 numbers: the nearest f64 is the middle itself.
+ABOVE = {"f32": "16777217.0000000001", "f16": "2049.00000000000001", "bf16": "257.000000000000001"}
+RIGHT = {"f32": "16777218.0", "f16": "2050.0", "bf16": "258.0"}
+
+
+def ran(program: str, engine: str = "interpret") -> list[str]:
+    lines: list[str] = []
+    run_program(check_program(Source("t.dfl", program)), Engine(engine), file_access(None), 0, lines.append)
+    return lines
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("within", ["host", "function"])
+@pytest.mark.parametrize(
+    ("dtype", "shown"),
+    [("f32", "0.10000000149011612"), ("f16", "0.0999755859375"), ("bf16", "0.10009765625"), ("f64", "0.1")],
+)
+def test_a_typed_literal_is_rounded(dtype: str, shown: str, within: str, engine: str) -> None:
+    text = f"let x: {dtype} = 0.1\nf64(x)"
+    program = f"print({{ {text} }})" if within == "host" else f"fn f() -> f64 {{\n{text}\n}}\nprint(f())"
+    assert ran(program, engine) == [shown]
+    assert ran(f"let x: {dtype} = 0.1\nlet y = f64(x)\nprint(y, f64(-x) + y)", engine) == [f"{shown} 0.0"]
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("let x = 0.1\nprint(f64(x))", "0.10000000149011612"),
+        ("fn f() -> f64 {\nlet x = 0.1\nf64(x)\n}\nprint(f())", "0.1"),
+        ("print(f64(0.1), f64(-0.1), f64((0.1)), c128(0.1))", "0.1 -0.1 0.1 0.1+0.0j"),
+        ("let x: f64 = 0.1\nprint(f64(f32(x)))", "0.10000000149011612"),
+        ("let n: f32 = 16777217\nprint(f64(n), i32(n))", "16777216.0 16777216"),
+        ("let n: f32 = 16777217\nprint(n == 16777216.0, n - 16777216, n + 1)", "true 0.0 1.6777216e+07"),
+        ("let n: f32 = 4097\nprint(f64(n^2))", "16785408.0"),
+        ("let z: f32 = 0\nprint(1.0 / -z, 1 / z)", "-inf inf"),
+        ("let h: f16 = 300\nprint(h * h, h^2)", "inf inf"),
+        ('let x: f32 = 2\nprint("{x} {-x}")', "2.0 -2.0"),
+        ("print(i32(2.9999999999))", "3"),
+        ("let x: c64 = complex(0.1, 0.2)\nprint(c128(x))", "0.10000000149011612+0.20000000298023224j"),
+    ],
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_numbers_computed_from_literals(program: str, shown: str, engine: str) -> None:
+    assert ran(program, engine) == [shown]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", ABOVE)
+def test_a_literal_beside_a_middle_is_rounded_from_its_text(dtype: str, engine: str) -> None:
+    text, right = ABOVE[dtype], RIGHT[dtype]
+    lines = ran(
+        f"let x: {dtype} = {text}\nlet a: {dtype}[2] = [{text}, -{text}]\nprint(f64(x), f64(-x), f64(a))", engine
+    )
+    assert lines == [f"{right} -{right} [{right}, -{right}]"]
+    assert ran(f"let x: f64 = {text}\nprint(x)", engine) == [str(float(text))]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_bf16_numbers_are_not_rounded_to_f32_on_the_way(engine: str) -> None:
+    value = 1 + 2.0**-8 + 2.0**-40
+    assert float(np.asarray(value, ml_dtypes.bfloat16)) == 1.0  # NumPy rounds twice
+    lines = ran(f"let x: bf16 = {value!r}\nlet a: bf16[2] = [{value!r}, 1.0]\nprint(f64(x), f64(a))", engine)
+    assert lines == ["1.0078125 [1.0078125, 1.0]"]
+
+
+def test_only_literals_that_would_be_rounded_twice_keep_their_text() -> None:
+    for text in ("0.1", "0.5", "1e-3", "16777217.0", "1e300", "3.0", "0.0"):
+        assert not isinstance(float_literal(float(text), text), DecimalLiteral)
+    for dtype, text in ABOVE.items():
+        kept = float_literal(float(text), text)
+        assert isinstance(kept, DecimalLiteral)
+        assert Fraction(round_literal(kept, DTYPES[dtype])) == Fraction(RIGHT[dtype])
+        assert round_literal(-kept, DTYPES[dtype]) == -round_literal(kept, DTYPES[dtype])
