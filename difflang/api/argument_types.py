@@ -39,6 +39,7 @@ from difflang.types.language_types import (
     VariantType,
     leaf_types,
     show_type,
+    tangent_type,
 )
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
@@ -105,6 +106,14 @@ class ArgumentReader:
         if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
             declared = " ".join(written.span.text.split())
             raise self.error("DL1201", f"`{path}` is declared {declared}, but {show_type(type)} was given")
+        return type
+
+    def spelled_as(self, value: LeafSlot, type: LangType, path: str) -> LangType:
+        """A type that a spec string must spell: of a tangent it may spell the value's type."""
+        given = parse_type(value.value, self.module)
+        if type not in (given, tangent_type(given)):
+            raise self.error("DL1201", f"`{path}` is declared {show_type(type)}, but {show_type(given)} was given")
+        self.leaf_order += [value.index] * len(leaf_types(type))
         return type
 
     def read_named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
@@ -203,6 +212,8 @@ class ArgumentReader:
 
     def read_expected(self, value: Any, type: LangType, path: str) -> LangType:
         """A value that must have exactly this type: a tangent, a cotangent."""
+        if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str):
+            return self.spelled_as(value, type, path)
         match type:
             case Tensor():
                 found = self.read_array(value, prune_dtype(type.dtype), show_type(type), path)

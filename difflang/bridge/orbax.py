@@ -89,7 +89,7 @@ def import_orbax() -> Any:
     try:
         return import_module("orbax.checkpoint")
     except ImportError:
-        raise missing_package_error("orbax-checkpoint") from None
+        raise missing_package_error("orbax.checkpoint") from None
 
 
 def split_orbax_state(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -77,6 +77,15 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Search imports in another folder.")
 
 
+def require_paths(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise click.UsageError(f"Name a program or a folder of programs: `{ctx.command_path} .`", ctx)
+    return value
+
+
+program_paths = click.argument("files", nargs=-1, metavar="FILES...", callback=require_paths)
+
+
 def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     ctx.meta[FULL_TRACEBACK_KEY] = value
 

@@ -102,6 +102,10 @@ class InteractiveSession:
 
     # ---- Inputs
 
+    def locate(self, name: str, folder: Path) -> None:
+        """Let inputs of this name read, write and import files of a folder, as a file there does."""
+        self.runner.access.loaded[name] = folder
+
     def run_input(self, text: str, name: str = "") -> HostValue | None:
         """Check a text, then run it; the value of an expression at its end.
 
@@ -220,7 +224,7 @@ class InteractiveSession:
         """Load the modules that imports name, and make their values available. Errors are reported to the session."""
         if not imports:
             return
-        first = replace_items(self.file, tuple(imports))
+        first = replace_items(self.file, tuple(imports), self.runner.access.folder_of(imports[0].span))
         *new, _ = follow_imports(first, self.search, session, None, self.files)
         for file in new:
             HostChecker(session, file.module, self.checkers).imported(file)
@@ -283,9 +287,9 @@ class InteractiveSession:
         return SessionSnapshot(CheckedProgram(module, (), session), runner)
 
 
-def replace_items(file: ModuleFile, items: tuple[tree.Item, ...]) -> ModuleFile:
-    """The same module with other imports to load."""
-    return replace(file, items=items, done=False)
+def replace_items(file: ModuleFile, items: tuple[tree.Item, ...], folder: Path) -> ModuleFile:
+    """The same module with other imports to load, relative to a folder."""
+    return replace(file, items=items, folder=folder, done=False)
 
 
 def call_in_thread(program: ArrayProgram, arrays: Sequence[Any]) -> list[Any]:

@@ -53,9 +53,14 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
         order.append(todo.pop())
         todo += reversed(evaluated_children(order[-1]))
     # Bottom up: a reversed pre-order visits children before their parents.
-    acting: set[tree.Node] = set()
+    acting, texts = set[tree.Node](), set[tree.Node]()
     for node in reversed(order):
-        if names.is_host(node) or any(c in acting for c in evaluated_children(node)):
+        children = evaluated_children(node)
+        if isinstance(node, tree.Str) or any(c in texts for c in children):
+            texts.add(node)
+        # Compiled code cannot choose a text: the host decides branches that have one.
+        chooses = isinstance(node, (tree.If, tree.Match)) and node in texts
+        if chooses or names.is_host(node) or any(c in acting for c in children):
             acting.add(node)
     if e not in acting:
         return None

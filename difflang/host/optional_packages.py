@@ -13,8 +13,9 @@ from difflang.types.type_errors import make_error
 
 EXTRAS = {
     "matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp", "flatbuffers": "export",
-    "orbax-checkpoint": "orbax",
+    "orbax.checkpoint": "orbax",
 }  # fmt: skip
+"""The extra of `difflang` that installs each optional package, by the name that Python imports."""
 
 
 def require_package(module: ModuleScope, package: str, span: Span) -> None:
@@ -25,8 +26,16 @@ def require_package(module: ModuleScope, package: str, span: Span) -> None:
 def check_installed(module: ModuleScope) -> None:
     """Check before a run that the packages it needs are installed. Errors: DL0709."""
     for package, span in module.needs.items():
-        if find_spec(package) is None:
+        if not is_installed(package):
             raise missing_package_error(package, span)
+
+
+def is_installed(package: str) -> bool:
+    """Whether Python can import a package."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
 
 
 def import_optional(name: str, span: Span) -> Any:

@@ -198,6 +198,8 @@ class AnnotationResolver(Struct):
             (name,) = arg.path
             if (dtype := self.element(name)) is not None:
                 return dtype
+            if name not in self.bound and name not in self.generics and self.records(name) is not None:
+                return self.resolve_name(arg, name)
             whole = not self.within and name in self.generics and self.generics[name] not in DTYPE_BOUNDS
             if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), VALUE_TYPES):
                 # A type parameter of the function: size names are not declared there.

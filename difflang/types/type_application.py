@@ -15,7 +15,7 @@ from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, DTypeVar, p
 from difflang.types.enum_annotations import match_args, match_enum, match_fields
 from difflang.types.join_types import is_array_of_sums, least_common_type, sum_options
 from difflang.types.language_types import LangType, RecordType, SumType, TupleType, VariantType
-from difflang.types.type_errors import declaration_kind, make_error
+from difflang.types.type_errors import STACK_HELP, declaration_kind, make_error
 
 if TYPE_CHECKING:
     from difflang.types.annotations import AnnotationResolver, TypeBinding
@@ -29,7 +29,10 @@ def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Re
     if len(decl.generics) != len(written.args):
         takes = f"{(count := len(decl.generics))} argument{'s' * (count != 1)} in brackets, not {len(written.args)}"
         message = f"the {declaration_kind(decl)} `{decl.name}` takes {takes}"
-        raise make_error("DL0302", message, (written.span, ""), (decl.name_span, f"it is {declaration_head(decl)}"))
+        way = "" if decl.generics else STACK_HELP
+        raise make_error(
+            "DL0302", message, (written.span, ""), (decl.name_span, f"it is {declaration_head(decl)}"), help=way
+        )
     places = {g.name: arg.span for g, arg in zip(decl.generics, written.args, strict=True)}
     args = {g.name: names.argument(arg) for g, arg in zip(decl.generics, written.args, strict=True)}
     for generic in decl.generics:
@@ -67,12 +70,14 @@ def satisfies_bound(found: TypeBinding, bound: str | None) -> bool:
 def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: TypeBinding, use: Span) -> DifflangError:
     """The report of an argument of the wrong kind: a size for an element type, i32 for a float."""
     is_a = "a size" if isinstance(found, (int, Poly)) else "an element type" if isinstance(found, DType) else "a type"
-    accepted = next((DTYPE_BOUNDS.get(g.bound or "", ()) for g in decl.generics if g.span == use), ())
+    bound = next((g.bound for g in decl.generics if g.span == use), None) or ""
+    accepted = DTYPE_BOUNDS.get(bound, ())
     reason = f"here it is one of {', '.join(map(str, accepted))}" if accepted else "it is used here"
     message = f"the {declaration_kind(decl)} `{decl.name}` does not take `{given.text}` here"
-    return make_error(
-        "DL0301", message, (given, f"this is {is_a}"), (use, reason), help=f"it is `{declaration_head(decl)}`"
-    )
+    way = f"it is `{declaration_head(decl)}`"
+    if isinstance(found, Poly) and given.text.isidentifier():  # a name that nothing declares is a size
+        way = f"write a type here; or declare `{given.text}` for any: `fn f[{given.text}{bound and f': {bound}'}](…)`"
+    return make_error("DL0301", message, (given, f"this is {is_a}"), (use, reason), help=way)
 
 
 def declaration_head(decl: tree.Record | tree.Enum) -> str:

@@ -14,7 +14,7 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_name_import
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
-from difflang.types.language_types import UNIT, LangType, show_type
+from difflang.types.language_types import UNIT, LangType, RecordType, show_type, stack_axes
 from difflang.types.suggested_fixes import declared_dtype_fix
 
 
@@ -130,6 +130,9 @@ def missing_value_hint(text: str) -> str:
     return "end with the value: a declaration, a loop or an `if` without `else` has none"
 
 
+STACK_HELP = "an array of records or enums has no written type: leave it out, or use a record whose fields are arrays"
+
+
 def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
     """The report of a value whose type is not the declared one."""
     if found == UNIT:
@@ -137,6 +140,8 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
     fixes = declared_dtype_fix(written, found.dtype, span) if isinstance(found, Tensor) else ()
     if fixes:
         way = f"there is no implicit conversion: {fixes[0].title}"
+    if isinstance(found, RecordType) and stack_axes(found):
+        way = STACK_HELP
     return make_error(
         "DL0304",
         f"{what} is declared {annotation_text(written)} but is {show_type(found)}",

@@ -21,6 +21,7 @@ from difflang.cli.options_and_reports import (
     load_source,
     print_diagnostics,
     print_fixable_count,
+    program_paths,
     search_path,
     split_entry,
 )
@@ -35,7 +36,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True)
+@program_paths
 @click.option("--fix", is_flag=True, help="Apply every certain fix, then report the remaining errors.")
 @click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
 @output_format
@@ -101,9 +102,8 @@ def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]
     for file in files:
         inside = list(program_files((file,)))
         if not inside:
-            found.append(
-                Diagnostic("DL0701", f"there is no program in `{file}`", (), ("the file name must end with `.dfl`",))
-            )
+            way = "programs are files whose names end with `.dfl`; `difflang new NAME` writes a first one"
+            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), (way,)))
         yield from inside
 
 

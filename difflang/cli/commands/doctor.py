@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -82,9 +81,8 @@ def describe_folder(path: Path) -> tuple[str, bool]:
 
 def extra_rows() -> Iterator[Row]:
     """Optional packages: a missing one is no error."""
-    from difflang.host.optional_packages import EXTRAS
+    from difflang.host.optional_packages import EXTRAS, is_installed
 
     for package, extra in EXTRAS.items():
-        there = find_spec(package) is not None
-        text = "installed" if there else f"missing: `pip install 'difflang[{extra}]'`"
+        text = "installed" if is_installed(package) else f"missing: `pip install 'difflang[{extra}]'`"
         yield package, f"optional, {text}", True

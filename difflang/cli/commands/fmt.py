@@ -13,11 +13,11 @@ import click
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.base.source_files import write_atomically, write_error
-from difflang.cli.options_and_reports import load_source, print_diagnostics
+from difflang.cli.options_and_reports import load_source, print_diagnostics, program_paths
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True)
+@program_paths
 @click.option(
     "--check", "only_check", is_flag=True, help="Write nothing; list the files that would change, with exit code 1."
 )

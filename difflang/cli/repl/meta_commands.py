@@ -234,8 +234,10 @@ def trace_function(repl: ReplSession, text: str) -> None:
 
 @register(":load FILE", "run a file in this session")
 def load_file(repl: ReplSession, text: str) -> None:
-    repl.loaded = text
-    repl.run_text(read_source(Path(text), text).text, text)
+    repl.loaded, path = text, Path(text)
+    source = read_source(path, text)
+    repl.session.locate(text, path.parent)
+    repl.run_text(source.text, text)
 
 
 @register(":reload", "run the last loaded file again")

@@ -220,7 +220,7 @@ def quoted_text(text: TextType) -> str:
 
 def runtime_choice_of_text(*labels: tuple[Span, str]) -> DifflangError:
     """The report of a text selected at run time: a text is part of the type of what holds it."""
-    way = "choose it on the host, or use a variant of an enum, and build the text where it is printed"
+    way = "use a variant of an enum, and build the text where it is printed; an `if` of host code can choose one"
     return make_error(
         "DL0327", "a `str` is known at compile time, so a condition of the run cannot choose one", *labels, help=way
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import as_array, elementwise
@@ -159,13 +160,26 @@ def same_length(cx: ElabContext, a: LoopIterable, b: LoopIterable) -> bool:
     return cx.unifier.equal(a.length, b.length)
 
 
+def zip_error(cx: ElabContext, first: LoopIterable, part: LoopIterable, span: Span) -> DifflangError:
+    """The report of iterables that a loop cannot read side by side."""
+    if first.steps is not None and first.steps is part.steps:
+        message, label = "a loop reads the values of another loop in one direction", "these go in both directions"
+        way = "use two loops; or give the loop that yields a known length, so that it makes an array"
+        return cx.error("DL0330", message, span, label, way)
+    if first.length is None and part.length is None:
+        message, label = "`zip` must know that its arguments have the same length", "both are known only at run time"
+        way = "yield both values in one loop: `yield (u, v)`"
+        return cx.error("DL0330", message, span, label, way)
+    lengths = ["one known only at run time" if p.length is None else str(p.length) for p in (first, part)]
+    return cx.error("DL0330", "the arguments of `zip` must have the same length", span, " and ".join(lengths))
+
+
 def zip_iterable(cx: ElabContext, term: ZipTerm, span: Span) -> LoopIterable:
     parts = [as_iterable(cx, item, span) for item in term.items]
     first = parts[0]
     for part in parts[1:]:
         if not same_length(cx, first, part):
-            lengths = ["one known only at run time" if p.length is None else str(p.length) for p in (first, part)]
-            raise cx.error("DL0330", "the arguments of `zip` must have the same length", span, " and ".join(lengths))
+            raise zip_error(cx, first, part, span)
 
     def zip_item(index: Array, items: list[Value]) -> Term:
         found: list[Term] = [index] if term.counted else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.base.source_files import os_error_reason, write_atomically
@@ -13,10 +13,18 @@ from difflang.types.type_errors import make_error
 
 
 class FileAccess(Struct, frozen=True):
-    """Where a program may read and write: its own folder, and folders that the command line allows."""
+    """Where a program may read and write: its own folder, and folders that the command line allows.
+
+    In a session, statements of a file that it has loaded have the folder of that file, found by the source's name.
+    """
 
     folder: Path
     allowed: tuple[Path, ...] = ()
+    loaded: dict[str, Path] = field(default_factory=dict[str, Path])
+
+    def folder_of(self, span: Span) -> Path:
+        """The folder of the program that the span is in."""
+        return self.loaded.get(span.source.name, self.folder)
 
     def resolve(self, name: str, span: Span) -> Path:
         """The existing file with this name, relative to the program's folder. Errors: DL0701, DL0702."""
@@ -25,7 +33,7 @@ class FileAccess(Struct, frozen=True):
             raise make_error("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
         if not os.path.isfile(path):
             raise make_error(
-                "DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder}")
+                "DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder_of(span)}")
             )
         return path
 
@@ -43,12 +51,13 @@ class FileAccess(Struct, frozen=True):
 
     def allowed_path(self, name: str, span: Span) -> Path:
         """The path with this name. Errors: DL0702 outside the allowed folders, DL0701 for an invalid path."""
+        folder = self.folder_of(span)
         try:
             # Links are followed first, so that one cannot lead out of the allowed folders.
-            path = (self.folder / name).resolve()
+            path = (folder / name).resolve()
         except (ValueError, OSError, RuntimeError):
             raise make_error("DL0701", "this is not a file name", (span, "")) from None
-        roots = [self.folder.resolve(), *(a.resolve() for a in self.allowed)]
+        roots = [folder.resolve(), *(a.resolve() for a in self.allowed)]
         if not any(path.is_relative_to(root) for root in roots):
             raise make_error(
                 "DL0702",

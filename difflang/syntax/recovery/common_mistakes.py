@@ -68,6 +68,14 @@ class CommonMistake(Struct, frozen=True):
         return re.compile(self.take, re.MULTILINE) if self.take else None
 
 
+FLOAT_TYPES = ("bf16", "f16", "f32", "f64", "c64", "c128")
+NUMBER_TYPES = ("bool", *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)), *FLOAT_TYPES)
+# The types that C-like languages write before a name, by the types of this language.
+LEADING_TYPES = {
+    "int": "i32", "long": "i64", "float": "f32", "double": "f64",
+    **{name: name for name in ("f16", "bf16", "f32", "f64", "i32", "i64", "bool")},
+}  # fmt: skip
+
 COMMON_MISTAKES = (
     # The order matters: the first row that matches explains the mistake, so specific rows stand before general ones.
     # ---- Amounts and strategies
@@ -255,7 +263,7 @@ COMMON_MISTAKES = (
     # ---- Declarations
     CommonMistake("DL0124", "fn f(x: f32): f32 { x }", "opener at", "the type of the result goes after `->`", "",
             (("ARROW",),), replacement=" -> "),
-    CommonMistake("DL0124", "fn f<T>(x: T) -> T { x }", "opener at", "type parameters go in brackets",
+    CommonMistake("DL0124", "fn f<T>(x: T) -> T { x }", "state at", "type parameters go in brackets",
             "write `fn f[T](x: T)`", replacement=((r"<([\w:, \t]*)>", r"[\1]"),)),
     CommonMistake("DL0124", "record P(x: f64)", "opener at", "the fields of a record go in braces",
             "write `record P { x: f64 }`", replacement=((r"\([ \t]*([^()\n]*?)[ \t]*\)", r" { \1 }"),)),
@@ -283,9 +291,26 @@ COMMON_MISTAKES = (
             'write `test "name" { ... }`', replacement=((r"\w+", r'"\g<0>"'),)),
     CommonMistake("DL0101", "bench a { x }", "word at wrapped", "the name of a benchmark must be a string",
             'write `bench "name" { ... }`', replacement=((r"\w+", r'"\g<0>"'),)),
-    *(CommonMistake("DL0124", f"fn f({word} x) {{ x }}", "opener word at",
-            "the type of a parameter goes after its name", "write `x: f32`", (DROP_TOKEN,), r"\w+")
-            for word in ("float", "f32", "f64", "i32", "bool")),
+    *(CommonMistake("DL0124", f"fn f({word} x) {{ x }}", "state word at",
+            "the type of a parameter goes after its name", f"write `x: {dtype}`", (DROP_TOKEN,), r"\w+",
+            replacement=((r"\w+[ \t]+(\w+)", rf"\1: {dtype}"),), both=True) for word, dtype in LEADING_TYPES.items()),
+    *(CommonMistake("DL0124", example, "state at", "a field has a name and a type", "write `value: f64`",
+            (("COLON", "NAME"),), take, previous_word=True,
+            replacement=((r"(\w+(?:\[[^\]\n]*\])?)", r"value: \1"),))
+            for example, take in (("enum E { A(f64) }", r"(?=\))"), ("enum E { A(f64, x: f64) }", r"(?=,)"),
+                                  ("record P { f64 }", r"(?=\})"), ("record P {\n  f64\n}", r"(?=\s)"),
+                                  ("enum E { A(f64[n]) }", r"\[[^\]\n]*\]"))),
+    *(CommonMistake("DL0124", f"{word} P<T> {{ x: T }}", "state at", "type parameters go in brackets",
+            f"write `{word} P[T] {{ … }}`", replacement=((r"<([\w:, \t]*)>", r"[\1]"),))
+            for word in ("record", "enum")),
+    *(CommonMistake("DL0124", f"let x: {dtype}<m> = 3", "state word at", "a number has no unit in its type",
+            "put it in the name, as in `length_m`; sizes go in brackets, `f64[n]`", (DROP_TOKEN,), r"<[^>\n]*>")
+            for dtype in NUMBER_TYPES),
+    CommonMistake("DL0124", "let x: P<f64> = 3", "state at", "the arguments of a type go in brackets",
+            "write `P[f64]`", (DROP_TOKEN,), r"<[^>\n]*>", replacement=((r"<([\w, \t]*)>", r"[\1]"),)),
+    CommonMistake("DL0124", "let x: positive f64 = 3", "state at", "a type has no word before or after its name",
+            "state what holds of a value by an assertion: `assert x > 0.0`", (DROP_TOKEN,), r"\w+(?:\[[^\]\n]*\])?",
+            only_if_repaired=True),
     CommonMistake("DL0130", "x = 1\nfloat f64", "word at",
             "`float` goes only on the first line of a file, with f64, f32, f16 or bf16", "", (("_NL",),), r"(?=\w)"),
     CommonMistake("DL0101", "import a.b", "opener at", "a module is one name, or a path in quotes",
@@ -396,8 +421,6 @@ LINE_KEYWORDS = {
     **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
     **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
 }
-FLOAT_TYPES = ("bf16", "f16", "f32", "f64", "c64", "c128")
-NUMBER_TYPES = ("bool", *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)), *FLOAT_TYPES)
 AFTER_KEYWORD = ("NAME", "INT", "FLOAT", "STRING", "not", "fn", "let", "record", "enum")
 ELSE_IF = ("elif", "elseif", "elsif")
 
@@ -411,6 +434,8 @@ def matching_mistakes(situation: ErrorContext) -> Iterator[CommonMistake]:
         )
     if (
         situation.word in FOREIGN_KEYWORDS
+        and not (situation.word in LEADING_TYPES and situation.opener == "(")
+        and situation.text not in NUMBER_TYPES
         and situation.before == "NAME"
         and not situation.operand
         and situation.at != "_NL"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,21 @@ def test_what_a_let_draws_is_of_the_seed_and_of_nothing_else() -> None:
     draws = [one.first(), one.second(), one.noise()]
     assert np.array_equal(draws, [other.noise(), other.second(), other.first()][::-1])
     assert len({float(x) for draw in (*draws, third.first(), third.second()) for x in draw}) == 10
+
+
+@pytest.mark.parametrize(
+    ("specs", "said"),
+    [
+        (("M[5]", "f64[5]", "M[5]"), ""),
+        (("M[5]", "f64[5]", "M[4]"), "`d_m` is declared D(M[5]), but M[4] was given"),
+        (("M[5]", "f64[5]", "f64[5]"), "but f64[5] was given"),
+    ],
+)
+def test_types_of_tangents_are_spelled(specs: tuple[str, ...], said: str) -> None:
+    f = difflang.compile("""record M[n] { w: f64[n], k: i32, b: f64 }
+fn f(m: M[n], x: f64[n]) -> f64 = sum(m.w * x) + m.b""")
+    if not said:
+        assert "tensor<5xf64>" in f.jvp().lower(*specs).as_text() and f.jvp().memory(*specs)
+        return
+    with pytest.raises(difflang.ArgumentError, match=re.escape(said)):
+        f.jvp().lower(*specs)

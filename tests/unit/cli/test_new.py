@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,10 +65,17 @@ def test_the_doctor_finds_what_is_here() -> None:
 
 @pytest.mark.parametrize("package", EXTRAS)
 def test_the_doctor_says_how_an_extra_is_had(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == package else find_spec(name))
+    patched = "difflang.host.optional_packages.find_spec"
+    monkeypatch.setattr(patched, lambda name: None if name == package else find_spec(name))
     result = call("doctor")
     assert f"missing: `pip install 'difflang[{EXTRAS[package]}]'`" in result.stdout
     assert result.exit_code == 0
+
+
+def test_what_the_doctor_calls_installed_can_be_imported() -> None:
+    for line in call("doctor").stdout.splitlines():
+        if line.endswith("optional, installed"):
+            import_module(line.split()[0])
 
 
 def test_the_doctor_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,3 +102,14 @@ def test_the_help_names_where_to_begin() -> None:
     shown = call("--help").stdout
     assert "difflang repl" in shown and "difflang new" in shown
     assert "difflang repl" in call().output
+
+
+@pytest.mark.parametrize("command", ["check", "fmt"])
+def test_a_command_without_files_says_how_to_name_all(command: str) -> None:
+    result = call(command)
+    assert result.exit_code == 2 and f"{command} .`" in result.stderr
+
+
+def test_a_folder_without_programs(tmp_path: Path) -> None:
+    result = call("check", str(tmp_path))
+    assert result.exit_code == 1 and "difflang new" in result.stderr

@@ -205,6 +205,29 @@ def test_files_are_loaded_and_saved(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["repl", "--engine=interpret", str(saved)], input="x").stdout == "2.0  : f32\n"
 
 
+@pytest.mark.parametrize("how", ["load", "argument"])
+def test_a_loaded_file_reads_and_imports_beside_itself(how: str, tmp_path: Path) -> None:
+    model = tmp_path / "model.dfl"
+    (tmp_path / "data.csv").write_text("1\n2\n")
+    (tmp_path / "helper.dfl").write_text("pub fn two() -> f64 = 2.0\n")
+    model.write_text(
+        """import "./helper.dfl" as helper
+host fn total() -> f64 {
+  let y: f64[n] = read_csv("data.csv")
+  sum(y)
+}
+print(total(), helper.two())
+"""
+    )
+    # What the file declares reads there later too; what is typed reads in the current folder.
+    inputs = ("total()", 'let z: f64[n] = read_csv("data.csv")')
+    command = ["repl", "--engine=interpret"] + ([str(model)] if how == "argument" else [])
+    typed = "\n".join((f":load {model}", *inputs) if how == "load" else inputs)
+    result = CliRunner().invoke(main, command, input=typed)
+    assert result.stdout == "3.0 2.0\n3.0  : f64\n"
+    assert "error[DL0701]" in result.stderr and str(Path.cwd()) in result.stderr
+
+
 def test_an_input_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = tmp_path / "editor.py"
     editor.write_text(

@@ -68,3 +68,14 @@ def test_lines_and_tabs_stay() -> None:
 
 def test_clock_goes_on() -> None:
     assert ran("let a = clock()\nlet b = clock()\nprint(b >= a, a >= f64(0))\n")[1] == ["true true"]
+
+
+def test_the_host_chooses_texts_wherever_an_if_may_stand() -> None:
+    program = """let x = [1.0, -2.0]
+print(if x[0] > 0.0 { "a" } else { "bb" })
+let t = (1, if x[1] > 0.0 { "a" } else { "bb" })
+var s = ""
+for v in x { s = match v > 0.0 { true => "up", false => "down" } }
+print(t, s, x[0] > 0.5 and (if x[1] > 0.0 { "a" } else { "b" }) == "b")
+"""
+    assert ran(program)[1] == ["a", '(1, "bb") down true']
