@@ -88,6 +88,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0315": "sizes that a `where` clause excludes",
     "DL0316": "a number out of range",
     "DL0317": "items of different types",
+    "DL0318": "sizes that are not proved to be equal",
     "DL0319": "arguments that do not match the parameters",
     "DL0320": "a call of something that is not a function",
     "DL0321": "a pattern that does not match the tuple",

@@ -28,6 +28,7 @@ from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.all_unknown_names import unknown_names_in
+from difflang.elaborate.reports.size_claims import warn_unproved_sizes, with_differing_sizes
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.scope import BlockScope
 from difflang.elaborate.statements.decorators import (
@@ -45,6 +46,7 @@ from difflang.elaborate.terms import (
     Term,
     leaf_hints,
     leaves,
+    size_condition,
     term_from_leaves,
     type_of,
     with_leaves,
@@ -262,10 +264,12 @@ def build_instance(
     try:
         result = yield elaborate_body(inner, decl)
     except DifflangError as error:
-        raise DifflangError(*[with_call_site(d, code, span) for d in error.diagnostics]) from None
+        explained = with_differing_sizes(inner.unifier, error)
+        raise DifflangError(*[with_call_site(d, code, span) for d in explained.diagnostics]) from None
     finally:
         if cx.session.errors > before:
             add_call_sites(cx.session, said, code, span)
+    cx.unifier.unproved += inner.unifier.unproved
     if cx.session.errors > before:
         raise AlreadyReported
     return finish_instance(inner, decl, result, params, fresh, types)
@@ -323,7 +327,8 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
             raise cx.error("DL0315", f"`{decl.name}` requires {clause.span.text}", clause.span, f"{sizes} here")
-        cx.unifier.lenient = cx.root.definition_only
+        if cx.root.definition_only:
+            cx.unifier.conditions.append(size_condition(holds.value) if isinstance(holds, Array) else None)
     if decl.result is not None:
 
         def unbound(span: Span, name: str) -> DifflangError:
@@ -428,10 +433,11 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         for error in unknown_names_in(cx, decl):
             session.report(error)
     except DifflangError as error:
-        session.report(error)
+        session.report(with_differing_sizes(cx.unifier, error))
     except AlreadyReported:
         pass
     except RecursionError:
         session.report(nesting_error(decl.span))
+    warn_unproved_sizes(session, decl, cx.unifier.unproved)
     cx.root.builder.release()
     session.checked_definitions[decl] = session.errors == before

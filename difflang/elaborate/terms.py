@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.base.wording import with_article
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.symbolic_dims import Dim
+from difflang.ir.size_equality import Samples, SizeCondition, evaluate_dim
+from difflang.ir.symbolic_dims import Dim, Poly, dim_names
 from difflang.ir.tensor_types import Tensor
 from difflang.types.function_code import Code
 from difflang.types.language_types import (
@@ -400,12 +403,17 @@ def leaf_hints(type: LangType, name: str) -> list[str]:
 
 
 def is_size_condition(condition: Value) -> bool:
-    """Whether a condition depends only on sizes and literals, so that every specialization decides it.
+    """Whether a condition depends only on sizes and literals, so that every specialization decides it."""
+    return size_equations(condition) is not None
+
+
+def size_equations(condition: Value) -> list[Eqn] | None:
+    """The equations that compute a condition, if it depends only on sizes and literals.
 
     Cost: one walk over the graph that computes it.
     """
     homes: dict[Builder, dict[Value, Eqn]] = {}
-    todo = [condition]
+    todo, found = [condition], set[Eqn]()
     while todo:
         value = todo.pop()
         if value.home not in homes:
@@ -413,6 +421,34 @@ def is_size_condition(condition: Value) -> bool:
         eqn = homes[value.home].get(value)
         # Params have no equation: anything that depends on one is decided at run time.
         if eqn is None or not (eqn.op.elementwise or eqn.op.fill_value is not None):
-            return False
-        todo += eqn.operands
-    return True
+            return None
+        if eqn not in found:
+            found.add(eqn)
+            todo += eqn.operands
+    return [e for home in sorted(homes, key=lambda b: b.depth) for e in home.eqns if e in found]
+
+
+def size_condition(condition: Value) -> SizeCondition | None:
+    """A condition on sizes that many numbers can be tried on; None if it depends on more than sizes."""
+    eqns = size_equations(condition)
+    if eqns is None:
+        return None
+    # A literal may have no element type yet: its number is read, not its array.
+    constants = {e.results[0]: e.attrs["value"] for e in eqns if not e.operands}
+
+    def holds(samples: Samples) -> NDArray[np.bool_]:
+        values: dict[Value, Any] = {}
+        valid = np.True_
+        for eqn in eqns:
+            (result,) = eqn.results
+            if isinstance(size := constants.get(result), Poly):
+                values[result], known = evaluate_dim(size, samples)
+                valid = valid & known
+            elif size is not None:
+                values[result] = np.asarray(size)
+            else:
+                values[result] = eqn.op.reference(*[values[v] for v in eqn.operands], **eqn.attrs)
+        return np.logical_and(values[condition], valid)
+
+    names = [dim_names(size) for size in constants.values() if isinstance(size, Poly)]
+    return SizeCondition(frozenset().union(*names), holds)

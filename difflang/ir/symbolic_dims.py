@@ -80,8 +80,9 @@ class Poly(Struct, frozen=True):
         # A positive term comes first if there is one: the syntax of types has no leading minus.
         first = next((t for t in self.terms if t[1] > 0), self.terms[0])
         for monomial, coefficient in (first, *[t for t in self.terms if t is not first]):
-            size = "*".join(parenthesized_atom(a) for a in monomial)
             scale = abs(coefficient)
+            alone = len(monomial) == scale == 1
+            size = "*".join(str(a) if alone else parenthesized_atom(a) for a in monomial)
             body = str(scale) if not size else size if scale == 1 else f"{scale}*{size}"
             text += (" - " if coefficient < 0 else " + ") + body
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
@@ -115,16 +116,33 @@ def floor_div(lhs: Dim, rhs: Dim) -> Dim:
     """`lhs // rhs`: exact where every coefficient divides, else with a `FloorDiv` atom. `rhs` is not the number 0."""
     if isinstance(lhs, int) and isinstance(rhs, int):
         return lhs // rhs
-    if isinstance(rhs, int):
-        # Terms that divide leave the floor, since floor(q + r / n) = q + floor(r / n) for an integer q.
-        whole = {m: c // rhs for m, c in polynomial_terms(lhs) if c % rhs == 0}
-        rest = dim_from_terms({m: c for m, c in polynomial_terms(lhs) if c % rhs})
-        if isinstance(rest, int):
-            return dim_from_terms(whole) + rest // rhs
-        return dim_from_terms(whole) + atom_dim(FloorDiv(rest, rhs))
     if lhs == rhs or lhs == 0:
         return 0 if lhs == 0 else 1
-    return atom_dim(FloorDiv(lhs, rhs))
+    divisor = polynomial_terms(rhs)
+    if len(divisor) != 1:
+        return atom_dim(FloorDiv(lhs, rhs))
+    # Terms that divide leave the floor, since floor(q + r / n) = q + floor(r / n) for an integer q.
+    whole, rest = dict[Monomial, int](), dict[Monomial, int]()
+    for monomial, coefficient in polynomial_terms(lhs):
+        quotient = divided_term(monomial, coefficient, *divisor[0])
+        if quotient is None:
+            rest[monomial] = coefficient
+        else:
+            whole[quotient[0]] = quotient[1]
+    left = dim_from_terms(rest)
+    if isinstance(left, int) and (isinstance(rhs, int) or left == 0):
+        return dim_from_terms(whole) + (left // rhs if isinstance(rhs, int) else 0)
+    return dim_from_terms(whole) + atom_dim(FloorDiv(left, rhs))
+
+
+def divided_term(monomial: Monomial, coefficient: int, divisor: Monomial, by: int) -> tuple[Monomial, int] | None:
+    """A term divided by another one, if that is a term again."""
+    left = list(monomial)
+    for atom in divisor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return None if coefficient % by else (tuple(left), coefficient // by)
 
 
 def atom_dim(a: Atom) -> Poly:
@@ -169,7 +187,7 @@ def substitute_dims(dim: Dim, value: Callable[[str], Dim]) -> Dim:
 
 def parenthesized(dim: Dim) -> str:
     text = str(dim)  # once, since nested divisions would double the work at each level
-    return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text) else text
+    return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text or "*" in text) else text
 
 
 def parenthesized_atom(a: Atom) -> str:

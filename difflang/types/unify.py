@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.op import TypeMismatch
+from difflang.ir.size_equality import SizeCondition, always_equal, differing_numbers
 from difflang.ir.symbolic_dims import Dim, Poly, has_floor_div
 from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, FLOATS, REAL_DTYPE_OF, DType, Tensor
 from difflang.types.dtype_variables import DTypeParam, DTypeVar, default_dtype, dtype_text, prune_dtype
@@ -26,14 +27,20 @@ from difflang.types.language_types import (
 class Unifier:
     """A `TypeSolver` that unifies.
 
-    If `lenient`, sizes that may still be equal pass: while a definition is checked under a `where` clause or a branch
-    on sizes, the proof is left to the specialization, where every size is a number.
+    Under `where` clauses, and under floor division by names, sizes pass that no small numbers tell apart: the
+    specialization proves them, where every size is a number.
     """
 
-    __slots__ = ("lenient",)
+    __slots__ = ("conditions", "decided", "differing", "unproved")
 
     def __init__(self) -> None:
-        self.lenient = False
+        # The `where` clauses of the definition that is checked; None for one that depends on more than sizes.
+        self.conditions: list[SizeCondition | None] = []
+        self.decided: dict[tuple[Dim, Dim, int], bool] = {}
+        # The sizes last found to differ for some numbers, and these numbers.
+        self.differing: tuple[Dim, Dim, dict[str, int]] | None = None
+        # Sizes that pass without a proof and without a `where` clause.
+        self.unproved: list[tuple[Dim, Dim]] = []
 
     def dtype(self, a: Tensor, b: Tensor) -> None:
         if not unify_dtypes(a.dtype, b.dtype):
@@ -94,12 +101,27 @@ class Unifier:
         if a == b:
             return True
         if isinstance(a, AxisSpread) or isinstance(b, AxisSpread):
-            return self.lenient
+            return bool(self.conditions)
         difference = a - b
-        if isinstance(difference, int):
+        # Polynomials have a normal form, which floor division and conditions do not.
+        if isinstance(difference, int) or not (self.conditions or has_floor_div(difference)):
             return False
-        # The normal form of polynomials is not unique under floor division: only numbers decide it.
-        return self.lenient or has_floor_div(difference)
+        key = a, b, len(self.conditions)
+        if key not in self.decided:
+            self.decided[key] = self.may_be_equal(a, b)
+        return self.decided[key]
+
+    def may_be_equal(self, a: Dim, b: Dim) -> bool:
+        """Whether sizes are proved to be equal, or no small numbers that meet the conditions tell them apart."""
+        if always_equal(a, b):
+            return True
+        known = [c for c in self.conditions if c is not None]
+        if len(known) == len(self.conditions) and (numbers := differing_numbers(a, b, known)) is not None:
+            self.differing = a, b, numbers
+            return False
+        if not self.conditions:
+            self.unproved.append((a, b))
+        return True
 
     def same(self, a: LangType, b: LangType) -> bool:
         """Unify two types; returns whether that is possible."""

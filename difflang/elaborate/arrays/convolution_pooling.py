@@ -14,7 +14,7 @@ from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term, TextTerm, Tuple
 from difflang.ir.op import UndefinedPrimal
-from difflang.ir.symbolic_dims import Dim
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ops.signal.convolution import image_cotangent
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck, make_error
@@ -23,35 +23,37 @@ from difflang.types.unify import unify_dtypes
 if TYPE_CHECKING:
     from difflang.elaborate.calls.call_args import CallArgs
 
-Ints = tuple[int, ...]
-Margins = tuple[tuple[int, int], ...]
+Sizes = tuple[Dim, ...]
+Margins = tuple[tuple[Dim, Dim], ...]
 SPACE = {"1d": "length", "2d": "height, width", "3d": "depth, height, width"}
 PADDING = 'padding is "valid", "same", a number, or a tuple of one number for each axis'
 
 
-def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, default: int, least: int = 1) -> Ints:
-    """One number for all axes of space, or a tuple of one for each."""
+def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, default: int, least: int = 1) -> Sizes:
+    """One size for all axes of space, or a tuple of one for each."""
     if not took.is_present(name):
         return (default,) * rank
     term, span = took.by_name[name]
     items = term.items if isinstance(term, Tuple) else (term,) * rank
-    found = [n for t in items if isinstance(n := cx.static(t, span, f"`{name}`"), int) and n >= least]
+    found = [cx.static(t, span, f"`{name}`") for t in items]
+    found = [n for n in found if isinstance(n, Poly) or n >= least]
     if len(found) != rank or len(items) != rank:
         what = "a positive number" if least else "a number that is not negative"
         raise cx.error("DL0338", f"`{name}` is {what}, or a tuple of {rank}", span)
     return tuple(found)
 
 
-def same_padding(sizes: Ints, window: Ints, strides: Ints) -> Margins:
+def same_padding(sizes: Sizes, window: Sizes, strides: Sizes) -> Margins:
     """The padding for which the output has one place per stride, as in TensorFlow's `SAME`."""
-    found: list[tuple[int, int]] = []
+    found: list[tuple[Dim, Dim]] = []
     for n, k, s in zip(sizes, window, strides, strict=True):
-        missing = max((-(-n // s) - 1) * s + k - n, 0)
+        missing = (-(-n // s) - 1) * s + k - n
+        missing = max(missing, 0) if isinstance(missing, int) else missing
         found.append((missing // 2, missing - missing // 2))
     return tuple(found)
 
 
-def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints) -> Margins:
+def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Sizes, window: Sizes, strides: Sizes) -> Margins:
     """`"valid"` is none, `"same"` gives one output place per stride; else a number for both ends of each axis."""
     word = padding_word(cx, took)
     if word == "same":
@@ -61,7 +63,7 @@ def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: In
 
 
 def window_padding(
-    cx: ElabContext, took: BuiltinArgs, name: str, what: str, sizes: Ints, window: Ints, strides: Ints
+    cx: ElabContext, took: BuiltinArgs, name: str, what: str, sizes: Sizes, window: Sizes, strides: Sizes
 ) -> Margins:
     """The padding of an image for the windows of argument `what`.
 
@@ -71,16 +73,18 @@ def window_padding(
     # "same" always fits; it pads an empty image with nothing, and its output is empty too.
     if padding_word(cx, took) == "same":
         return edges
-    x, way = took.array("x"), max(-(-(k - n) // 2) for n, k in zip(sizes, window, strict=True))
-    axes = SPACE[name[-2:]].split(", ")
+    x, axes = took.array("x"), SPACE[name[-2:]].split(", ")
     for axis, n, k, (low, high) in zip(axes, sizes, window, edges, strict=True):
-        if (there := low + n + high) < k:
+        there = low + n + high
+        lacks = k - there
+        if isinstance(lacks, int) and lacks > 0:
+            way = max([0, *[-(-m // 2) for n, k in zip(sizes, window, strict=True) if isinstance(m := k - n, int)]])
             raise make_error(
                 "DL0338",
                 f"`{name}`: the window is larger than the image: {k} along the {axis}, "
                 f"but the {'padded ' * (there != n)}image has {there}",
                 (took.span(what), f"the window covers {' x '.join(map(str, window))}"),
-                (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low > 0)),
+                (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low != 0)),
                 help=f'write `padding = "same"`, or `padding = {way}` or more; or use a smaller window',
             )
     return edges
@@ -98,7 +102,7 @@ def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
     return term.value
 
 
-def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> tuple[Array, Ints]:
+def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> tuple[Array, Sizes]:
     """An image and its sizes along the spatial axes."""
     x, span = require_rank(took.array(name)), took.span(name)
     if x.tensor.rank != int(kind[0]) + 2:
@@ -113,16 +117,14 @@ def require_rank(x: Array) -> Array:
     return x
 
 
-def static_sizes(cx: ElabContext, sizes: tuple[Dim, ...], span: Any) -> Ints:
-    found = tuple(n for n in sizes if isinstance(n, int))
-    if len(found) == len(sizes):
-        return found
-    if cx.root.definition_only:
-        raise DeferCheck
+def static_sizes(cx: ElabContext, sizes: Sizes, span: Any) -> Sizes:
+    """The sizes, which are names only while a definition is checked. Errors: DL0305."""
+    if cx.root.definition_only or all(isinstance(n, int) for n in sizes):
+        return sizes
     raise cx.error("DL0305", "the size of an image must be known before the program runs", span)
 
 
-def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> tuple[Array, Ints]:
+def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> tuple[Array, Sizes]:
     """A kernel for an image, and its sizes along the spatial axes."""
     w, span = require_rank(took.array("w")), took.span("w")
     if w.tensor.rank != x.tensor.rank:
@@ -168,7 +170,7 @@ def conv(cx: ElabContext, args: CallArgs, name: str) -> Term:
     )
 
 
-def dilated_sizes(taps: Ints, dilation: Ints) -> Ints:
+def dilated_sizes(taps: Sizes, dilation: Sizes) -> Sizes:
     return tuple((k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True))
 
 
@@ -209,16 +211,16 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def transposed_size(
-    cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints
-) -> tuple[Ints, Margins]:
+    cx: ElabContext, took: BuiltinArgs, sizes: Sizes, window: Sizes, strides: Sizes
+) -> tuple[Sizes, Margins]:
     """The size of the image whose convolution has this size, and that image's padding."""
     if padding_word(cx, took) == "same":
         whole = tuple(n * s for n, s in zip(sizes, strides, strict=True))
         return whole, same_padding(whole, window, strides)
     edges = padding_argument(cx, took, sizes, window, strides)
     rows = zip(sizes, window, strides, edges, strict=True)
-    whole = tuple((n - 1) * s + k - low - high if n else 0 for n, k, s, (low, high) in rows)
-    if any(n < 0 for n in whole):
+    whole = tuple((n - 1) * s + k - low - high if n != 0 else 0 for n, k, s, (low, high) in rows)
+    if any(isinstance(n, int) and n < 0 for n in whole):
         raise cx.error("DL0338", "the padding removes more than there is", took.span("padding"))
     return whole, edges
 
@@ -239,8 +241,8 @@ def pooling(cx: ElabContext, args: CallArgs, name: str) -> Term:
     result = cx.emit_op(op, args.span, x, spans=spans, display_name=name, window=window, strides=strides, padding=edges)
     if not name.startswith("avg"):
         return result
-    size = 1
+    size: Dim = 1
     for k in window:
-        size *= k
+        size = size * k
     mean = Array(cx.emit("const", args.span, value=size, type=result.tensor))
     return elementwise(cx, "div", args.span, (result, mean))

@@ -118,9 +118,7 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     else:
         count = took.integer("parts", 1)
         each = floor_div(size, count) if count > 0 else size
-        if count < 1 or each * count != size:
-            if count > 0 and not isinstance(size, int):
-                raise DeferCheck
+        if count < 1 or not cx.unifier.equal(each * count, size):
             shown = f"this axis has {size} elements"
             way = "specify where to cut: `split(x, [2, 5])`"
             raise cx.error(

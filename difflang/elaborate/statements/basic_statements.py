@@ -14,6 +14,7 @@ from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.patterns.sum_type_arrays import array_tags, index_sum_array, is_sum_array
 from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
+from difflang.elaborate.reports.size_claims import with_differing_sizes
 from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.assignment_targets import (
@@ -65,10 +66,11 @@ def elaborate_block(cx: ElabContext, e: tree.Block) -> Walk[Term]:
     value: Term = UNIT_TERM
     with cx.child_scope():
         for stmt in e.stmts:
+            cx.unifier.differing = None
             try:
                 value = yield elaborate_statement(cx, stmt, last=stmt is e.stmts[-1])
             except DifflangError as error:
-                for each in with_other_unknown_names(cx, error, stmt):
+                for each in with_other_unknown_names(cx, with_differing_sizes(cx.unifier, error), stmt):
                     cx.session.report(each)
                 failed = True
                 poison_names(cx, stmt)

@@ -20,7 +20,7 @@ PaddingPairs = tuple[tuple[Dim, Dim], ...]
 Operand = Value | UndefinedPrimal
 
 
-def dilated_size(size: Dim, dilation: int) -> Dim:
+def dilated_size(size: Dim, dilation: Dim) -> Dim:
     """The extent of `size` elements with `dilation - 1` gaps between them."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
@@ -31,7 +31,7 @@ def window_count(size: Dim, kernel: Dim, stride: int, margin: tuple[Dim, Dim]) -
     return max(space // stride + 1, 0) if isinstance(space, int) else space // stride + 1
 
 
-def dilated_sizes(sizes: Sizes, dilations: Ints) -> Sizes:
+def dilated_sizes(sizes: Sizes, dilations: Sizes) -> Sizes:
     return tuple(map(dilated_size, sizes, dilations))
 
 
@@ -129,10 +129,10 @@ def image_cotangent(
     x: Operand,
     w: Value,
     *,
-    strides: Ints,
+    strides: Sizes,
     padding: PaddingPairs,
     input_dilation: Ints,
-    kernel_dilation: Ints,
+    kernel_dilation: Sizes,
     groups: int,
 ) -> Value:
     """`ct`, dilated by the strides, convolved with the kernel rotated by half a turn."""

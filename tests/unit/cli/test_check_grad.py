@@ -23,7 +23,7 @@ fn draw(n: dim, s: f32) -> f32[n] = s * normal(n)
 fn pick(x: f32[n], i: i32) -> f32 = x[i] * tanh(x[0])
 fn domain(x: f64[n]) -> f64[n] = log(x) + sqrt(2.0 - x)
 fn generic[T: float](x: T[..s]) -> T = sum(x * x)
-fn even(x: f32[n]) -> f32[2, n // 2] = reshape(x, [2, n // 2])
+fn even(x: f32[n]) -> f32[2, n // 2] where n == 2 * (n // 2) = reshape(x, [2, n // 2])
 fn after(x: f32[n, n - 3]) -> f32 = sum(x * x)
 fn count(n: i32) -> i32 = n + 1
 fn never(x: f32) -> f32 {
