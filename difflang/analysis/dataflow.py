@@ -41,6 +41,10 @@ class DataflowAnalysis(ABC, Generic[Fact]):
     def add_control_fact(self, fact: Fact, by: Sequence[Fact]) -> Fact:
         """The fact of a result, if the values with the facts `by` decide which region runs, or how often."""
 
+    def originates(self, eqn: Eqn) -> bool:
+        """Whether an equation's results have facts even where no param reaches it."""
+        return False
+
     def results(self, graph: Graph) -> tuple[Fact, ...]:
         """The facts of the results, in terms of the params."""
         known: dict[Graph, tuple[Fact, ...]] = {}
@@ -52,7 +56,7 @@ class DataflowAnalysis(ABC, Generic[Fact]):
         at: dict[Value, Fact] = {p: self.param_fact(graph, i) for i, p in enumerate(graph.params)}
         nothing = self.bottom
         for eqn in graph.eqns:
-            if at.keys().isdisjoint(eqn.operands):
+            if at.keys().isdisjoint(eqn.operands) and not self.originates(eqn):
                 continue
             facts = [at.get(v, nothing) for v in eqn.operands]
             inside = eqn.regions and eqn.op.region_dataflow is not None

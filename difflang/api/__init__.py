@@ -102,7 +102,12 @@ class Module(Unpicklable):
 
 
 def load(
-    path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = (), externs: ExternBindings | None = None
+    path: str | Path,
+    *,
+    seed: int = 0,
+    paths: Sequence[str | Path] = (),
+    externs: ExternBindings | None = None,
+    strict: bool = False,
 ) -> Module:
     """Load and check a file; its functions are attributes. Its statements are not run.
 
@@ -110,6 +115,7 @@ def load(
     program's folder. Values that depend on a `var` need a run of the file. `seed` starts the random streams, `paths`
     are further folders to search for imports. `externs` binds Python functions to its `extern fn`s by name, or by
     `model.name` to those of an imported module: functions that JAX can trace, or results of `extern`.
+    If `strict`, warnings are errors, here and at calls.
 
     Errors: ParseError, CheckError; DataError if there is no such file; ArgumentError for a Python function that does
     not have its declared type.
@@ -120,7 +126,7 @@ def load(
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
             raise make_error("DL0701", "`load` takes the name of a file", help=way)
-        return build_module(read_source(place, str(path)), place.stem, place, seed, paths, externs)
+        return build_module(read_source(place, str(path)), place.stem, place, seed, paths, externs, strict=strict)
 
 
 def loads(
@@ -131,6 +137,7 @@ def loads(
     seed: int = 0,
     paths: Sequence[str | Path] = (),
     externs: ExternBindings | None = None,
+    strict: bool = False,
 ) -> Module:
     """Load and check a text, as `load` does a file. Files are read and imported from the current folder.
 
@@ -140,14 +147,15 @@ def loads(
         if origin is not None:
             file, line = origin
             # Empty lines above the text make its line numbers those of the file.
-            return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
+            text = Source(file, "\n" * (line - 1) + source)
+            return build_module(text, name, None, seed, paths, externs, strict=strict)
         if not isinstance(cast(object, source), str):
             raise make_error("DL0102", f"`loads` takes the text of a program, but got {class_with_article(source)}",
                           help="decode the bytes first: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
             raise make_error("DL0102", f"`loads` takes the text of a program, but `{source}` is the name of a file",
                           help=f'write `difflang.load("{source}")`')  # fmt: skip
-        return build_module(Source(name, source), name, None, seed, paths, externs)
+        return build_module(Source(name, source), name, None, seed, paths, externs, strict=strict)
 
 
 def build_module(
@@ -157,6 +165,8 @@ def build_module(
     seed: int,
     paths: Sequence[str | Path],
     externs: ExternBindings | None = None,
+    *,
+    strict: bool = False,
 ) -> Module:
     classes: list[RecordClasses] = []
 
@@ -164,7 +174,7 @@ def build_module(
         classes.append(RecordClasses(module, name))
         bind_externs(module, classes[0], externs or {})
 
-    checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
+    checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     # After checking, since it elaborates the declared types.

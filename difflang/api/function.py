@@ -110,9 +110,9 @@ class Function(InspectMixin):
                     found = Specialization(
                         self.loaded, self.__name__, self.full_signature, self.function_type, given, Function
                     )
+                    self.loaded.warn((*found.entry.warnings, *found.unlimited.made.executable.offload_warnings))
                     self._dispatch.specializations[key] = found
                     self._drop_least_recent(found)
-                    issue_warning((*found.entry.warnings, *found.unlimited.made.executable.offload_warnings))
         else:
             self.loaded.recent.get(found)
         return found

@@ -18,10 +18,12 @@ from difflang.api.argument_types import ArgumentReader
 from difflang.api.record_classes import RecordClasses
 from difflang.api.signature import Parameter, Signature
 from difflang.api.vmap_axes import VmapSizes
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.gc_pause import pause_gc
 from difflang.base.recently_used import RecentlyUsed
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.python_warnings import issue_warning
 from difflang.elaborate.context import Session
 from difflang.execution.callable_graph import SharedContext
 from difflang.execution.random_keys import key_stream
@@ -108,6 +110,12 @@ class LoadedProgram:
         self.key_stream = key_stream(seed)
         self.resized_types: dict[tuple[ClosureType, Capacity], ClosureType] = {}
         self.effects: dict[tree.Fn, tuple[str, ...]] = {}
+
+    def warn(self, warnings: Sequence[Diagnostic]) -> None:
+        """Issue warnings to the caller. Errors: the warnings, if the program was loaded as strict."""
+        if warnings and self.checked.session.strict:
+            raise DifflangError(*[d.as_error() for d in warnings])
+        issue_warning(warnings)
 
     def effects_of(self, type: ClosureType) -> tuple[str, ...]:
         """The effects of a declared function, as `difflang info` names them."""

@@ -66,6 +66,10 @@ class Diagnostic(Struct, frozen=True):
     def span(self) -> Span | None:
         return self.labels[0].span if self.labels else None
 
+    def as_error(self) -> Diagnostic:
+        """The same diagnostic as an error, where warnings are not accepted."""
+        return replace(self, severity="error")
+
     def users_first(self) -> Diagnostic:
         """The same diagnostic with labels in the user's texts before those in the library."""
         return replace(self, labels=tuple(sorted(self.labels, key=lambda label: label.span.in_library)))

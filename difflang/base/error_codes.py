@@ -133,6 +133,8 @@ CODE_TITLES: dict[str, str] = {
     "DL0411": "a Jacobian of an array of enums",
     "DL0412": "an operation without a Taylor series",
     "DL0413": "a derivative of a Python function without a rule",
+    "DL0414": "a derivative that is lost in part",
+    "DL0415": "a derivative of a mean over draws that lacks a part",
     # ---- 05: control flow
     "DL0501": "`yield`, `break` or `continue` outside a loop",
     "DL0502": "a second `yield`",

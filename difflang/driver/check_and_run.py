@@ -59,17 +59,19 @@ def check_program(
     paths: tuple[Path, ...] = (),
     *,
     examples: bool = False,
+    strict: bool = False,
     most_steps: int = 0,
     bind: Callable[[ModuleScope], None] = lambda _: None,
 ) -> CheckedProgram:
     """Check a whole program, host statements included, before any of it runs. Errors are reported, never raised.
 
     Imports are searched below the folder of `path`, the file of the text, or the current folder, and in `paths`. With
-    `examples` the examples in its doc comments are checked too; a mistake in a comment keeps no program from running. A
-    loop without a bound may take `most_steps`, if that is not 0. `bind` gets the file's declarations and binds its
-    `extern fn`s before their first use; its exceptions propagate.
+    `examples` the examples in its doc comments are checked too; a mistake in a comment keeps no program from running.
+    If `strict`, warnings are errors, those of later elaborations too. A loop without a bound may take `most_steps`, if
+    that is not 0. `bind` gets the file's declarations and binds its `extern fn`s before their first use; its exceptions
+    propagate.
     """
-    session = Session(most_steps=most_steps)
+    session = Session(most_steps=most_steps, strict=strict)
     folder = path.parent if path is not None else Path.cwd()
     with pause_gc():
         *imported, file = load_modules(source, path, ImportSearch(folder, paths), session, default_float)

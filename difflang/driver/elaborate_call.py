@@ -62,6 +62,8 @@ def elaborate_call(
         entry = apply_function(
             host_context(session, module, refuse_demand, None, definition=False), name, function, arguments
         )
+        if session.errors > errors:
+            raise AlreadyReported
         return replace(entry, warnings=tuple(session.diagnostics[reported:]))
     except AlreadyReported:
         raise DifflangError(*session.diagnostics[reported:]) from None

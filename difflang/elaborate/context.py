@@ -90,6 +90,7 @@ class Session(Struct, eq=False):
     generalized_instances: set[Any] = field(default_factory=set[Any])
     # Where checking met a read of a data file: `FileRead`.
     file_reads: list[Any] = field(default_factory=list[Any])
+    strict: bool = False  # warnings are errors
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
     # Records the type of every expression, for editors.
     type_notes: RecordedTypes | None = None
@@ -110,6 +111,9 @@ class Session(Struct, eq=False):
 
     def warn(self, warning: Diagnostic) -> None:
         """Report legal code that is probably a mistake, once for each line however often it is elaborated."""
+        if self.strict:
+            self.report(DifflangError(warning.as_error()))
+            return
         at = warning.labels[0].span
         place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]
         if place not in self.issued_warnings:

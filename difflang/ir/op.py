@@ -123,6 +123,11 @@ class Op(Struct, frozen=True, eq=False):
     custom_rule_name: OpRule | None = None
     linear_in: OpRule | None = None  # for an op with regions: (eqn) -> the operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
+    compares: bool = False  # inactive because it tells only how numbers compare: `sign`
+    draws: bool = False  # its results are random numbers, made from a key
+    # Its first operand was drawn from a distribution that the others determine: the derivative of its mean is not that
+    # of an outcome.
+    scores: bool = False
     effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
     pinned: bool = False  # its result is placed where the equation stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape

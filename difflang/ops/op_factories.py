@@ -165,7 +165,7 @@ def elementwise_op(name: str, *, reference: OpRule, accepts: tuple[DType, ...], 
 
 
 def piecewise_constant_op(
-    name: str, *, reference: OpRule, lower: OpRule, doc: str, accepts: tuple[DType, ...] = FLOATS
+    name: str, *, reference: OpRule, lower: OpRule, doc: str, accepts: tuple[DType, ...] = FLOATS, **facts: Any
 ) -> Op:
     """A piecewise constant function of one array: its derivative is 0 everywhere."""
     return elementwise_op(
@@ -176,6 +176,7 @@ def piecewise_constant_op(
         doc=doc,
         accepts=accepts,
         samples=UniformSamples(-3.0, 3.0),
+        **facts,
     )
 
 

@@ -49,6 +49,13 @@ def named_function(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     return [call_fragment(eqn.op.name, *parts, shape=shape, dtype=tensor_type(eqn.results[0]).dtype)]
 
 
+@unparse_rule("discrete")
+def discrete(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    value, by = [writer.words(v) for v in eqn.operands]
+    shape = broadcast_shape(value.shape, by.shape)
+    return [call_fragment("discrete", value, by, shape=shape, dtype=tensor_type(eqn.results[0]).dtype)]
+
+
 @unparse_rule(*OPERATORS)
 def infix_operator(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     op, level = OPERATORS[eqn.op.name]

@@ -38,13 +38,14 @@ BOM = b"\xef\xbb\xbf"
 @click.command()
 @program_paths
 @click.option("--fix", is_flag=True, help="Apply every certain fix, then report the remaining errors.")
+@click.option("--strict", is_flag=True, help="Report warnings as errors.")
 @click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
 @output_format
 @click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def check(
-    files: tuple[str, ...], fix: bool, data: tuple[Path, ...], form: str, default_float: str | None,
+    files: tuple[str, ...], fix: bool, strict: bool, data: tuple[Path, ...], form: str, default_float: str | None,
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILES without running them; in folders, all programs below. Reports for people go to stderr, those for
@@ -72,7 +73,7 @@ def check(
             source, path = load_source(file)
 
             if data:
-                checked = check_and_run.check_program(source, default_float, path, folders)
+                checked = check_and_run.check_program(source, default_float, path, folders, strict=strict)
                 verify_rules(checked, path)
                 reports = check_data(checked, path, entry, data)
                 found += reports
@@ -81,7 +82,7 @@ def check(
                 continue
 
             def recheck(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
-                checked = check_and_run.check_program(text, default_float, path, folders, examples=True)
+                checked = check_and_run.check_program(text, default_float, path, folders, examples=True, strict=strict)
                 verify_rules(checked, path)
                 return checked.diagnostics
 

@@ -235,6 +235,12 @@ def stop(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return term_from_leaves(type_of(term), [cx.emit("stop", args.span, leaf) for leaf in leaves(term)])
 
 
+@builtin("discrete", takes="x p")
+def discrete(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name)
+    return elementwise(cx, "discrete", args.span, [took.array(n) for n in ("x", "p")], [took.span(n) for n in "xp"])
+
+
 def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
     """`f64(x)`: conversion to another element type; floats become integers by rounding toward zero."""
     took = BuiltinArgs(cx, args, dtype.name, "x")

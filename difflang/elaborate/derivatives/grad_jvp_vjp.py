@@ -19,7 +19,7 @@ from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.wrt import WrtPath, check_distinct, positional_arguments, resolve_wrt
 from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
+from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.statements.branches import close_regions
 from difflang.elaborate.statements.printing import suppress_prints
@@ -116,10 +116,10 @@ def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArg
     traced = yield trace_function(cx, f, args, wrt)
     if operator == "jvp":
         yield require_differentiable_result(cx, operator, f, traced, args, wrt)
-        warn_if_zero(cx, f, traced, args, wrt)
+        warn_if_lost(cx, f, traced, args, wrt)
         return apply_jvp(cx, traced, args, wrt, tangents)
     yield require_real_result(cx, str(code), f, traced, args, wrt)
-    warn_if_zero(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
     return apply_grad(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 

@@ -24,8 +24,8 @@ from difflang.elaborate.derivatives.scalar_derivative import is_complex_value, t
 from difflang.elaborate.derivatives.tangents import number_types, tags_of
 from difflang.elaborate.derivatives.wrt import WrtPath, resolve_wrt
 from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.reports.missing_tangents import argument_without_tangent, require_differentiable_result
-from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
 from difflang.elaborate.statements.iterables import LoopIterable
 from difflang.elaborate.statements.printing import suppress_prints
 from difflang.elaborate.terms import Array, Closure, SumTerm, Term, Tuple, record_of_fields, type_of, variant_of_fields
@@ -103,7 +103,7 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
     blocks: dict[tuple[int, int], Term] = {}
     for place, side in enumerate(points if by_columns else values):
         found = yield map_over_basis(
-            cx, lambda: trace_with_zero_warning(cx, f, args, wrt), key, side, place, by_columns, args.span
+            cx, lambda: trace_with_loss_warnings(cx, f, args, wrt), key, side, place, by_columns, args.span
         )
         for other, block in enumerate(found):
             i, j = (other, place) if by_columns else (place, other)
@@ -113,10 +113,10 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
     return build_tangent(tangent_type(type_of(value)), iter(inner), iter(tags_of(value)))
 
 
-def trace_with_zero_warning(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
-    """The function's graph, with a warning if its derivative is identically zero."""
+def trace_with_loss_warnings(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
+    """The function's graph, with warnings of derivatives that are lost."""
     traced = yield trace_holomorphic(cx, f, args, wrt)
-    warn_if_zero(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
     return traced
 
 

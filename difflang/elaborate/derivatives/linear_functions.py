@@ -32,6 +32,7 @@ from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.instance_keys import static_facts
 from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.reports.linearity_errors import (
     not_a_vector_error,
     not_linear_error,
@@ -39,7 +40,6 @@ from difflang.elaborate.reports.linearity_errors import (
     unknown_domain_error,
 )
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
-from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.statements.branches import close_regions
 from difflang.elaborate.statements.printing import suppress_prints
@@ -90,7 +90,7 @@ def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wr
         message = f"`@memory` cannot limit the result of `{code.operator}`: a linear function keeps its residuals"
         raise make_error("DL1014", message, (args.span, ""), help=way)
     yield require_differentiable_result(cx, code.operator, f, traced, args, wrt)
-    warn_if_zero(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
     parts = [wrt_part(cx, args.items[position], path) for position, path in wrt]
     takes = gradient_record_type(code.wrt, [default_open_dtypes(tangent_type(type_of(part))) for part in parts])
     value, map = linearize_traced(cx, traced, takes, [tag for part in parts for tag in tags_of(part)], args.span)

@@ -10,8 +10,8 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_jvp, trace_function
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.derivatives.wrt import WrtPath
+from difflang.elaborate.reports.derivative_losses import loss_labels, warn_if_lost
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
-from difflang.elaborate.reports.zero_derivative_warnings import loss_labels, warn_if_zero
 from difflang.elaborate.terms import Array, Term, leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -26,7 +26,7 @@ def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPat
     if not isinstance(traced.result, Array):
         raise not_scalar_error(cx, args, what)
     yield require_differentiable_result(cx, "deriv", f, traced, args, wrt)
-    warn_if_zero(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
     one = unit_tangent(cx, traced, args.span)
     _, (change, *_) = emit_jvp(cx, traced, [one], args.span)
     return Array(change)

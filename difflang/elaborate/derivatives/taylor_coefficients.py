@@ -9,8 +9,8 @@ from difflang.elaborate.derivatives.jacobians import build_tangent
 from difflang.elaborate.derivatives.scalar_derivative import WrtPath, trace_scalar_function, unit_tangent
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.expressions.primary_expressions import stack_arrays
+from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
-from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
 from difflang.elaborate.terms import Array, Term, type_of, with_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -44,7 +44,7 @@ def taylor_coefficients(
     """The coefficients along a new first axis, for each array of the result."""
     traced = yield trace_scalar_function(cx, f, args, wrt, "`jet` takes a function of one number")
     yield require_differentiable_result(cx, "jet", f, traced, args, wrt)
-    warn_if_zero(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
     one = unit_tangent(cx, traced, args.span)
     places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and has_tangent(r.type)]
     moving = [traced.graph.results[i].type for i in places]

@@ -136,6 +136,9 @@ def broadcast_to(cx: ElabContext, term: Array, shape: tuple[Dim, ...], span: Spa
 # ---- Elementwise application
 
 
+MIXED_DTYPES = ("select", "discrete")  # ops on operands of different element types
+
+
 def elementwise(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
 ) -> Term:
@@ -150,7 +153,7 @@ def elementwise(
         as_array(cx, t, s, way=way if isinstance(t, TextTerm) else "") for t, s in zip(terms, places, strict=True)
     ]
     for other in arrays[1:]:
-        if name != "select" and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
+        if name not in MIXED_DTYPES and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
             raise dtype_mismatch_error(cx, name, span, arrays, spans)
     if name in COMPLEX_EXTENSIONS and arrays[0].tensor.dtype.is_complex:
         return COMPLEX_EXTENSIONS[name](cx, span, arrays[0])

@@ -13,12 +13,8 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
-from difflang.elaborate.reports.zero_derivative_warnings import (
-    MAX_LABELS,
-    differentiable_substitute,
-    loss_labels,
-    loss_reason,
-)
+from difflang.elaborate.reports.derivative_losses import MAX_LABELS, loss_labels
+from difflang.elaborate.reports.loss_messages import differentiable_substitute, loss_reason
 from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.tensor_types import Tensor

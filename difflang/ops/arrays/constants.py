@@ -1,4 +1,4 @@
-"""Ops without operands, `const`, `dense` and `iota`, and `stop`, which stops the gradient."""
+"""Ops without operands, `const`, `dense` and `iota`, and `stop` and `discrete`, which stop the gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from difflang.ir.tensor_types import (
     numpy_dtype,
 )
 from difflang.numerics.decimal_numbers import round_f64
-from difflang.ops.op_factories import Array, OpExample, inactive_op, static_size
+from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op, static_size
 
 
 def type_from_attr(same: TypeSolver, *, type: Type, **_: Any) -> Type:
@@ -139,4 +139,23 @@ stop = inactive_op(
     ends=True,
     samples=(OpExample(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
+)
+
+
+def discrete_type(same: TypeSolver, value: Tensor, by: Tensor) -> Tensor:
+    same.shape(value, by)
+    return value
+
+
+discrete = inactive_op(
+    "discrete",
+    type=discrete_type,
+    reference=lambda value, by: value,
+    lower=lambda jax, value, by: value,
+    elementwise=True,
+    bit_exact=True,
+    scores=True,
+    samples=(OpExample(((2, 3), (2, 3))), OpExample((FixedOperand((True, False, True), BOOL), (3,)))),
+    doc="""The first operand, drawn from a distribution that the second determines, with derivative 0: what is lost is
+    the derivative of its mean. Units: u, v -> u. Kinks: none, the path contributes exactly 0.""",
 )

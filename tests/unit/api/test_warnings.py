@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +69,26 @@ def test_the_steps_to_an_integer_are_told() -> None:
     with pytest.raises(difflang.DifferentiationError) as error:
         m.f.grad()(1.5)
     assert "depends on `x`" in str(error.value) and "an integer has no derivative" in str(error.value)
+
+
+def test_a_strict_file_refuses_what_it_shows() -> None:
+    with pytest.raises(difflang.CheckError, match="DL0409"):
+        difflang.loads(PROGRAM, strict=True)
+
+
+@pytest.mark.parametrize("name", ["slope", "f"])
+def test_a_strict_program_refuses_what_a_call_shows(name: str) -> None:
+    """Each call is refused, and the values of others are not."""
+    m: Any = difflang.loads(PROGRAM.replace("grad(|t| round(t))(x)", "x"), strict=True)
+    function = m.slope if name == "slope" else m.f.grad()
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", difflang.DifflangWarning)
+            with pytest.raises(difflang.DifflangError, match="DL0409"):
+                function(X)
+    assert float(m.f(X)) == 3
+
+
+def test_a_strict_program_without_warnings_runs(tmp_path: Path) -> None:
+    (tmp_path / "smooth.dfl").write_text("fn f(x: f64) -> f64 = x * x\n")
+    assert float(difflang.load(tmp_path / "smooth.dfl", strict=True)["f"].grad()(2.0)) == 4

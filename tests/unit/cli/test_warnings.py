@@ -35,3 +35,15 @@ def test_what_only_the_run_shows_is_told_once(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["run", "--engine=interpret", str(file)])
     assert (result.exit_code, result.stdout) == (0, "[0.0, 0.0]\n[0.0, 0.0]\n")
     assert result.stderr.count("warning[DL0409]") == 1
+
+
+@pytest.mark.parametrize("form", ["human", "concise", "json"])
+def test_strict_makes_a_warning_an_error(tmp_path: Path, form: str) -> None:
+    file = tmp_path / "program.dfl"
+    file.write_text(PROGRAM)
+    result = CliRunner().invoke(main, ["check", "--strict", "--output-format", form, str(file)])
+    assert result.exit_code == 1
+    assert "DL0409" in result.output and "error" in result.output
+    assert "warning[" not in result.output and '"severity": "warning"' not in result.output
+    file.write_text(PROGRAM.replace("floor(x)", "floor(stop(x))"))
+    assert CliRunner().invoke(main, ["check", "--strict", str(file)]).exit_code == 0

@@ -1,22 +1,27 @@
-"""Warnings about derivatives that are identically zero, with labels at the steps that lose them."""
+"""Warnings about derivatives that are lost: in part, of means over draws, or as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from difflang.analysis.partial_derivatives import PartialLoss, find_partial_losses
 from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives, merge_dropped, reaching_params
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
-from difflang.elaborate.reports.op_messages import surface_name
+from difflang.elaborate.reports.loss_messages import (
+    differentiable_substitute,
+    draw_warning,
+    loss_reason,
+    rounding_warning,
+)
 from difflang.elaborate.terms import Closure, RecordTerm, Term, leaf_hints, leaves, type_of
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import AscribedCode, BuiltinCode, DerivativeCode, FnCode, LambdaCode
 from difflang.types.language_types import leaf_types
@@ -24,6 +29,7 @@ from difflang.types.language_types import leaf_types
 if TYPE_CHECKING:
     from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction
 
+Losses = Mapping[DependencyStep, PartialLoss]
 MAX_LABELS = 3  # the number of lost paths in a report
 
 # ---- Steps as labels
@@ -63,19 +69,7 @@ def are_disjoint(a: Span, b: Span) -> bool:
     return a.source is not b.source or a.end <= b.start or b.end <= a.start
 
 
-def loss_reason(eqn: Eqn) -> str:
-    """How a step loses a derivative."""
-    if eqn.op.ends:
-        return "the derivative becomes 0 here"
-    types = [r.type for r in eqn.results if isinstance(r.type, Tensor)]
-    if any(prune_dtype(t.dtype).differentiable for t in types):
-        return f"`{surface_name(eqn.op.name)}` has derivative 0"
-    if any(prune_dtype(t.dtype).is_integer for t in types):
-        return "an integer has no derivative"
-    return "a bool has no derivative"
-
-
-# ---- The warning
+# ---- The warnings
 
 
 class WrtPart(Struct, frozen=True):
@@ -86,26 +80,102 @@ class WrtPart(Struct, frozen=True):
     is_entire_argument: bool  # all that one name in `grad[…]` covers
 
 
-def warn_if_zero(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]) -> None:
-    """Warn of a first derivative that is zero for every argument: DL0409. See `analysis.zero_derivatives`.
+def warn_if_lost(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]) -> None:
+    """Warn of a first derivative that lacks a part: DL0415 for a choice by a draw, DL0414 for a rounded number, and
+    DL0409 if it is zero for every argument.
 
-    No warning: for a built-in itself, such as `floor'`; where a static condition left a branch out, as a size of 0
-    may; where every path has a `stop`; for derivatives that a rule needs; where a definition alone cannot tell; and
-    where all labels are in the standard library.
+    No warning for a built-in itself, nor for derivatives that a rule needs.
     """
-    if traced.branch_elided or cx.root.implicit_derivative or not in_user_code(cx, args.span) or is_named_function(f):
+    if cx.root.implicit_derivative or not in_user_code(cx, args.span) or is_named_function(f):
         return
+    alive, found = live_points(traced), losses_of_results(traced)
+    if not found and all(alive >> i & 1 for i in range(len(traced.points))):
+        return
+    parts = wrt_parts(f, args, wrt)
+    random = {step: loss for step, loss in found.items() if loss.drawn and loss.decides}
+    warn_of_losses(cx, "DL0415", parts, random, args.span)
+    told = 0
+    for loss in random.values():
+        told |= loss.live
+    warn_if_zero(cx, f, traced, args, [p for p in parts if not p.points & told], alive)
+    rounded = {s: loss for s, loss in found.items() if s not in random and loss.as_data and loss.live & alive}
+    warn_of_losses(cx, "DL0414", parts, rounded, args.span)
+
+
+def losses_of_results(traced: TracedFunction) -> Losses:
+    """The steps that lose a part of a result's derivative with respect to the function's points."""
+    found: dict[DependencyStep, PartialLoss] = {}
+    points = (1 << len(traced.points)) - 1
+    losses = find_partial_losses(traced.graph, points)
+    for value, of_result in zip(leaves(traced.result), losses, strict=False):
+        if value.type.tangent is not None:
+            for step, loss in of_result.items():
+                found[step] = found[step].merged(loss) if step in found else loss
+    return found
+
+
+def warn_of_losses(cx: ElabContext, code: str, parts: Sequence[WrtPart], losses: Losses, taken: Span) -> None:
+    """One warning for each line of the user's code that loses a part."""
+    lines: dict[Span, tuple[Eqn, DependencyStep, int]] = {}
+    for step, loss in losses.items():
+        site = user_step(cx, step)
+        if site is not None and site.span != taken:
+            points = loss.live | (lines[site.span][2] if site.span in lines else 0)
+            lines[site.span] = (site, step, points)
+    for site, step, points in list(lines.values())[:MAX_LABELS]:
+        names = " and ".join(f"`{p.name}`" for p in affected_parts(parts, points))
+        make = draw_warning if code == "DL0415" else rounding_warning
+        cx.session.warn(make(site, step.path[-1], names, taken))
+
+
+def user_step(cx: ElabContext, step: DependencyStep) -> Eqn | None:
+    """The equation of a step, or the innermost around it that stands in the user's code."""
+    found: Eqn | None = None
+    inner: DependencyStep | None = step
+    while inner is not None:
+        if in_user_code(cx, inner.eqn.span) and not inner.eqn.span.in_library:
+            found = inner.eqn
+        inner = inner.inner
+    return found
+
+
+def affected_parts(parts: Sequence[WrtPart], points: int) -> list[WrtPart]:
+    """The smallest parts of the arguments that these points belong to, or the whole if all of its points do."""
+    own = [p for p in parts if p.points & points]
+    whole = [p for p in own if p.is_entire_argument and not p.points & ~points]
+    covered = 0
+    for part in whole:
+        covered |= part.points
+    leaf_parts = [p for p in own if not p.is_entire_argument and not p.points & covered]
+    return [*whole, *leaf_parts]
+
+
+def live_points(traced: TracedFunction) -> int:
+    """The points whose tangents reach a result: a bit mask."""
     moving = [i for i, v in enumerate(leaves(traced.result)) if v.type.tangent is not None]
     masks, alive = reaching_params(traced.graph), 0
     for i in moving:
         alive |= masks[i]
-    if all(alive >> i & 1 for i in range(len(traced.points))) or is_inconclusive(cx, traced.graph):
+    return alive
+
+
+def warn_if_zero(
+    cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, parts: Sequence[WrtPart], alive: int
+) -> None:
+    """Warn of a first derivative that is zero for every argument: DL0409. See `analysis.zero_derivatives`.
+
+    No warning: where a static condition left a branch out, as a size of 0 may; where every path has a `stop`; where a
+    definition alone cannot tell; and where all labels are in the standard library.
+    """
+    points = (1 << len(traced.points)) - 1
+    if traced.branch_elided or not points & ~alive or is_inconclusive(cx, traced.graph):
         return
+    moving = [i for i, v in enumerate(leaves(traced.result)) if v.type.tangent is not None]
     found: dict[DependencyStep, int] = {}
-    for i, lost in enumerate(find_dropped_derivatives(traced.graph, (1 << len(traced.points)) - 1)):
+    for i, lost in enumerate(find_dropped_derivatives(traced.graph, points)):
         if i in moving:
             merge_dropped(found, lost)
-    dead = [p for p in wrt_parts(f, args, wrt) if is_unintended_zero(p, alive, found)]
+    dead = [p for p in parts if is_unintended_zero(p, alive, found)]
     if dead and not all_in_library((said := zero_derivative_warning(cx, f, args.span, dead, found)).labels):
         cx.session.warn(said.users_first())
 
@@ -220,16 +290,3 @@ def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencySt
     eqn = steps[0].path[-1]
     meant = f"if 0 is intended, say so with `stop({name})` on the path"
     return (differentiable_substitute(eqn), meant)
-
-
-def differentiable_substitute(eqn: Eqn) -> str:
-    """The help that suggests a differentiable step in place of one without a derivative."""
-    match eqn.results[0].type:
-        case Tensor(dtype=dtype) if prune_dtype(dtype).is_integer and eqn.op.name.startswith("arg"):
-            return "keep floats on the path; `softmax` gives weights where `argmax` gives an index"
-        case Tensor(dtype=dtype) if prune_dtype(dtype).is_integer:
-            return "keep floats on the path; `x + stop(floor(x) - x)` is whole, and has the derivative of x"
-        case Tensor(dtype=dtype) if prune_dtype(dtype).differentiable:
-            return f"`y + stop({eqn.op.name}(y) - y)` has its value, and the derivative of y"
-        case _:
-            return "use a smooth step instead: `sigmoid((a - b) / width)` for `a > b`, `tanh(x / width)` for `sign(x)`"
