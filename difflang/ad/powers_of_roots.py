@@ -49,8 +49,12 @@ class RootPower(Struct, frozen=True):
         return build_region(types, product)
 
     def radicand_of(self, *xs: Value) -> Value:
-        assert self.root.op.root is not None
-        return self.root.op.root.radicand(*xs, **self.root.attrs)
+        root = self.root.op.root
+        assert root is not None
+        found = root.radicand(*xs, **self.root.attrs)
+        # A higher power has the radicand itself as a factor of its slope.
+        first = self.power == root.degree and root.domain is not None
+        return found * root.domain(*xs) if first else found
 
 
 def roots_and_products(graph: Graph) -> tuple[Graph, dict[Value, Eqn]]:

@@ -84,6 +84,8 @@ class Root(Struct, frozen=True):
 
     degree: int
     radicand: OpRule
+    # For a root that is NaN in places where its radicand has a slope: a factor that is NaN there, and 1 elsewhere.
+    domain: OpRule | None = None
 
 
 class Op(Struct, frozen=True, eq=False):

@@ -138,6 +138,6 @@ def apply_op(op: str, parts: Sequence[SumOfProducts], n: int = 0) -> SumOfProduc
         case "sqrt":
             return parts[0].power(HALF)
         case "rsqrt":
-            return parts[0].power(-HALF)
+            return parts[0].power(-HALF) or atom_formula(f"sqrt({parts[0].text})").power(Fraction(-1))
         case _:
             return None

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 
+from msgspec.structs import replace
+
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import BOOL, numpy_dtype
 from difflang.ops.elementwise.roots_and_distances import safe_max_exponent
 from difflang.unparse.fragments import (
     AND,
+    ATOM,
     COMPARE,
     MINUS,
     NOT,
@@ -22,6 +25,7 @@ from difflang.unparse.fragments import (
     broadcast_shape,
     call_fragment,
     common_dtype,
+    float_text,
     infix,
     with_dtype,
     with_text,
@@ -66,6 +70,8 @@ def infix_operator(writer: Unparser, eqn: Eqn) -> list[Fragment]:
             return [infix(sign, SUM, left, unsigned)]
         if sign == "-" and (unsigned := strip_sign(left)) is not None:
             return [infix("-", SUM, right, unsigned)]
+    if eqn.op.name == "mul" and left.shows_dtype and left.level != PRODUCT and not right.shows_dtype:
+        left, right = right, left  # a number comes first, as in `2.0 * x`
     if eqn.op.name.startswith("logical") and not left.shape and right.shape:
         # A scalar condition on the left would short-circuit, and decide whether the array is evaluated.
         left, right = right, left
@@ -115,9 +121,20 @@ def power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("power_less")
 def reduced_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, y = [with_dtype(writer.words(v)) for v in eqn.operands]
+    x, y = [writer.words(v) for v in eqn.operands]
+    if not y.shows_dtype and x.shows_dtype:  # a number
+        left = float_text(float(y.text) - eqn.attrs["n"])
+        less = replace(y, text=left, level=MINUS if left.startswith("-") else ATOM)
+        return [Fragment(f"{x.at(POSTFIX)} ^ {less.at(POSTFIX)}", POWER, x.shape, x.dtype)]
+    x, y = with_dtype(x), with_dtype(y)
     text = f"{x.at(POSTFIX)} ^ ({y.at(SUM)} - {float(eqn.attrs['n'])})"
     return [Fragment(text, POWER, broadcast_shape(x.shape, y.shape), x.dtype)]
+
+
+@unparse_rule("positive")
+def argument_of_logarithm(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """x, which the op says has a logarithm: the derivative of one is written `1.0 / x`."""
+    return [writer.words(eqn.operands[0])]
 
 
 @unparse_rule("select")
@@ -160,14 +177,11 @@ def register_template(op: str, template: str, level: int, *, twice: bool = False
         return [Fragment(template.format(x.at(POSTFIX), x.text), level, x.shape, x.dtype)]
 
 
-# x where `log` has a value and NaN elsewhere; 0.0 at -0.0.
-register_template("positive", "sqrt({1}) ^ 2", POWER)
 register_template("one_minus_square", "(1.0 - {0}) * (1.0 + {0})", PRODUCT, twice=True)
-# Not 1 / sqrt(x), which is -Inf at -0.0.
-register_template("rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True)
+register_template("rsqrt", "1.0 / sqrt({1})", PRODUCT)
 register_template("sech2", "1.0 / cosh({1}) ^ 2", PRODUCT)
-register_template("exp2_slope", f"{math.log(2.0)!r} * exp2({{1}})", PRODUCT)
-register_template("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}}) ^ 2)", PRODUCT)
+register_template("exp2_slope", "log(2.0) * exp2({1})", PRODUCT)
+register_template("erfinv_slope", "sqrt(pi) / 2.0 * exp(erfinv({1}) ^ 2)", PRODUCT)
 
 
 @unparse_rule("gelu_slope")

@@ -89,8 +89,14 @@ def sqrt_jvp(dx: Value, y: Value, x: Value) -> Value:
 
 
 def sqrt_radicand(x: Value) -> Value:
-    """The operand; below 0 NaN, and so is its derivative."""
-    return x if tensor_type(x).dtype.is_complex else select.one(lt.one(x, full_like(x, 0.0)), sqrt.one(x), x)
+    return x if tensor_type(x).dtype.is_complex else positive.one(x)
+
+
+def sqrt_domain(x: Value) -> Value:
+    one = full_like(x, 1.0)
+    if tensor_type(x).dtype.is_complex:
+        return one
+    return select.one(lt.one(x, full_like(x, 0.0)), full_like(x, np.nan), one)
 
 
 sqrt = unary_op(
@@ -99,7 +105,7 @@ sqrt = unary_op(
     reference=np.sqrt,
     lower=sqrt_lower,
     accepts=HOLOMORPHIC_DTYPES,
-    root=Root(2, sqrt_radicand),
+    root=Root(2, sqrt_radicand, sqrt_domain),
     samples=POSITIVE,
     doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",

@@ -70,6 +70,24 @@ def test_in_a_session() -> None:
     assert "there is no mode `up`" in result.output
 
 
+WRITTEN = {
+    "log(x) * x": "log(x) + x / x",
+    "x^2.5": "2.5 * x^1.5",
+    "asin(x)": "1.0 / sqrt((1.0 - x) * (1.0 + x))",
+    "exp2(x)": "log(2.0) * exp2(x)",
+    "sqrt(x)^3": "1.5 * sqrt(x)",
+    "sin(2.0 * x)": "2.0 * cos(2.0 * x)",
+}
+
+
+@pytest.mark.parametrize("body", WRITTEN)
+def test_a_program_is_what_a_person_would_write(body: str, tmp_path: Path) -> None:
+    """Without the guards that the ops of derivatives have where a function has no value."""
+    path = tmp_path / "written.dfl"
+    path.write_text(f"float f64\nfn f(x: f64) -> f64 = {body}\n", encoding="utf-8")
+    assert f"let d_x = {WRITTEN[body]}" in derive(f"{path}:f").stdout
+
+
 FORMULAS = [
     "exp(-x^2 / 2) / sqrt(x + 1)",
     "tanh(x)^3 - x / (1 + x^2)",

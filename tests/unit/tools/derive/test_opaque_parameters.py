@@ -49,7 +49,7 @@ TEXTS = {
     "step": ["vjp[a, b](|a, b| f(a, b))(t, y)", "pull_2(d_k)", "d_2.b"],
     "energy": ["grad(v)(x)", "hvp(v)(x, "],
     "both": ["let (t2, t3) = f(x, t1)", "pull((t3, t2))"],
-    "applied": ["transpose(A)(A(b) * 2.0)"],
+    "applied": ["transpose(A)(2.0 * A(b))"],
     "times": ["= vjp(f)("],
 }
 THRICE = ("one", "energy", "both", "applied", "chosen", "vector")
