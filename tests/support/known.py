@@ -118,6 +118,8 @@ UNARY: dict[str, Known] = {
         high=1024.0, near=(0.0, 1024.0, -1021.0),
     ),
     "expm1": Known(mp.expm1, mp.exp, near=(0.0, 709.78, -38.0, -708.39)),
+    "one_if_zero": Known(lambda x: x or mp.mpf(1), lambda x: mp.mpf(1) if x else mp.nan, low=0.0, near=(1.0,)),
+    "root_of_squares": Known(mp.sqrt, lambda x: over(2 * mp.sqrt(x)) if x else mp.mpf(0), low=0.0, near=(1.0,)),
     "positive": Known(lambda x: x, lambda x: mp.mpf(1), low=0.0, near=(1.0,)),
     "log": Known(mp.log, over, low=0.0, near=(1.0,)),
     "log1p": Known(mp.log1p, lambda x: over(1 + x), low=-1.0, near=(0.0,)),
