@@ -9,7 +9,9 @@ on all of them. Which cases are nightly stands at the test, as a mark (see `supp
 | an op's jvp, transpose, second and third derivative | every op, interpreted | matrix solves, exponentials |
 | digits of functions and slopes | 250 points; not the gamma family | 1000 points; gamma, digamma, polygamma, left of zero |
 | library functions are as elsewhere | values, and every fourth gradient; of long tables every second row, in f64 | all rows and gradients, f32, compiled as for users |
-| the library's own tests, rules and examples | interpreted; eight files compiled | all compiled |
+| the library's own tests and examples | interpreted; eight files compiled | all compiled |
+| rules of the library are derivatives | f64, but a few slow ones | all, f32 too |
+| the steps of `docs/contributing/` work | an op, a diagnostic | all pages |
 | examples | own tests interpreted; the quick ones to the end | all to the end, from the command line, against twins |
 | loops and branches in derivatives | one program of a kind, first order; a few of second order | every length, order and nesting, compiled |
 | random programs and graphs | 20 | 50 and 60; `just fuzz` any number |

@@ -86,6 +86,7 @@ def run(command: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly_cases("adding-a-(pass|statement|library-function)")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_steps_of_a_page_work(page: Path, tmp_path: Path) -> None:
     for name in COPIED:

@@ -1,14 +1,16 @@
 """The standard library's own tests, run by both engines, and its rules and examples, interpreted.
 
-By day those of a few files are compiled, at night all.
+By day those of a few files are compiled, at night all; rules at night.
 
 What its functions give when compiled is compared with other libraries in `tests/stdlib`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from difflang.driver.doc_examples import find_examples
 from difflang.execution.engine import Engine
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
+from difflang.tools.testing.suite import Suite, SuiteCase, SuiteOptions, open_suite
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
@@ -32,18 +34,34 @@ def suite(path: Path, engine: str) -> Suite:
     return open_suite(str(path), SuiteOptions(Engine(engine)), f"stdlib/{path.name}")  # type: ignore[arg-type]
 
 
-ALL = [(path, n, case) for path in FILES for n, case in enumerate(suite(path, "interpret").cases)]
-# A rule is compared with its body by the interpreter, whatever the engine of its suite.
+def titles(path: Path) -> list[tuple[str, str]]:
+    """The kind and the title of each case, as its suite has them: a suite checks its file, which takes seconds."""
+    source = Source(path.name, path.read_text(encoding="utf-8"))
+    items = parse(source).module.items
+    found = [("test", t.name, t.span) for t in items if isinstance(t, tree.Test)]
+    found += [("example", e.name, e.span) for e in find_examples(source, items)]
+    found += [("rule", r.name, r.span) for r in items if isinstance(r, tree.Rule) and not r.unchecked]
+    found.sort(key=lambda each: each[2].position[0])
+    return [(kind, SuiteCase(path.name, 0, kind, name).title) for kind, name, _ in found]
+
+
 SHORT = {"data", "image", "losses", "matrices", "optim", "quad", "sequence", "spatial"}  # compiled by day too
-RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}",
-                     marks=[pytest.mark.nightly] if e == "xla" and p.stem not in SHORT else [])
-        for p, n, c in ALL for e in ("interpret", "xla") if e == "interpret" or c.kind == "test"]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "number", "engine"), RUNS)
-@pytest.mark.nightly_cases("rule (dopri5_adjoint|logm|rk4_adjoint)-interpret")
-def test_it_is_as_it_says(path: Path, number: int, engine: str) -> None:
+def runs() -> Iterator[Any]:
+    """Rules at night: `tests/stdlib/test_rules.py` verifies them by day. Their bodies are interpreted by any engine."""
+    for path in FILES:
+        for number, (kind, title) in enumerate(titles(path)):
+            for engine in ("interpret", "xla") if kind == "test" else ("interpret",):
+                night = kind == "rule" or (engine == "xla" and path.stem not in SHORT)
+                marks = [pytest.mark.nightly] if night else []
+                yield pytest.param(path, number, title, engine, id=f"{title}-{engine}", marks=marks)
+
+
+@pytest.mark.parametrize(("path", "number", "title", "engine"), runs())
+def test_it_is_as_it_says(path: Path, number: int, title: str, engine: str) -> None:
     outcome = suite(path, engine).run(number)
+    assert outcome.case.title == title
     wanted = "skipped" if outcome.case.kind == "rule" and outcome.case.name in UNDRAWN else "passed"
     assert outcome.result == wanted, outcome.report
 
