@@ -209,7 +209,7 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
         (["run", "--seed", "-1", "x.dfl"], "not in the range"),
         (["run", "--engine", "xlaa", "x.dfl"], "xla"),
         (["run"], "Missing argument"),
-        (["check"], "Missing argument"),
+        (["check"], "Name a program"),
         (["explain", "DL9999"], "no code 'DL9999'. `difflang explain` lists them"),
         (["explain", "DL0319x"], "Did you mean 'DL0319'?"),
     ],

@@ -300,9 +300,9 @@ COMMON_MISTAKES = (
             for example, take in (("enum E { A(f64) }", r"(?=\))"), ("enum E { A(f64, x: f64) }", r"(?=,)"),
                                   ("record P { f64 }", r"(?=\})"), ("record P {\n  f64\n}", r"(?=\s)"),
                                   ("enum E { A(f64[n]) }", r"\[[^\]\n]*\]"))),
-    *(CommonMistake("DL0124", f"{word} P<T> {{ x: T }}", "state at", "type parameters go in brackets",
+    *(CommonMistake("DL0124", f"{word} P<T> {{ {inside} }}", "state at", "type parameters go in brackets",
             f"write `{word} P[T] {{ … }}`", replacement=((r"<([\w:, \t]*)>", r"[\1]"),))
-            for word in ("record", "enum")),
+            for word, inside in (("record", "x: T"), ("enum", "A(x: T)"))),
     *(CommonMistake("DL0124", f"let x: {dtype}<m> = 3", "state word at", "a number has no unit in its type",
             "put it in the name, as in `length_m`; sizes go in brackets, `f64[n]`", (DROP_TOKEN,), r"<[^>\n]*>")
             for dtype in NUMBER_TYPES),
