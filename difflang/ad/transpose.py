@@ -141,8 +141,7 @@ def pullback_eqn(
         rule = rules[min(i, len(rules) - 1)]
         if here and rule is None:
             raise InternalError(f"{op} is not linear in operand {i}")
-        factors = observed_factors(eqn, before, i, operands) if here and rule is not None else operands
-        new = rule(ct, *factors, **eqn.attrs) if here and rule is not None else None
+        new = rule(ct, *operands, **eqn.attrs) if here and rule is not None else None
         if rule is not None and new is not None and new is not ct:
             if op.selects:
                 found.set_mask(new, before, found.select_mask(env[eqn.operands[0]], i))
@@ -207,14 +206,11 @@ def propagate_mask(
 ) -> tuple[Value, Value]:
     """The cotangent that `rule` gave for the operand at `place`, made zero where the mask is false; and its mask."""
     # The factor of an elementwise op may be infinite, and so may the factors of an op that mixes all elements: the mask
-    # is applied after the product.
+    # is applied after the product. A sum of products has no such mask; each of its terms would need one.
     op = eqn.op
     scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
     if op.elementwise:
         return apply_mask(choice, ct) if scaled else ct, choice
-    if op.multilinear:
-        observed = observed_mask(eqn, place, operands, choice)
-        return apply_mask(observed, ct), observed
     if op.mask_transpose is not None:
         return ct, op.mask_transpose(choice, place, *operands, **eqn.attrs)
     if op.disjoint_transpose:
@@ -225,33 +221,6 @@ def propagate_mask(
         return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))
     some = any_broadcast_like(choice, ct)
     return apply_mask(some, ct) if scaled else ct, some
-
-
-def observed_factors(eqn: Eqn, choice: CotangentMask | None, place: int, operands: Operands) -> Operands:
-    """The operands of a sum of products, zero where they only enter sums whose mask is false.
-
-    What is left may be infinite only if a sum with a true mask reads it, and then that sum is not finite either.
-    """
-    if choice is None or not eqn.op.multilinear or eqn.op.elementwise:
-        return operands
-    return [
-        v if i == place or isinstance(v, UndefinedPrimal) else apply_mask(observed_mask(eqn, i, operands, choice), v)
-        for i, v in enumerate(operands)
-    ]
-
-
-def observed_mask(eqn: Eqn, place: int, operands: Operands, choice: Value) -> Value:
-    """For each element of an operand, whether it enters a sum of products whose mask is true."""
-    op = eqn.op
-    if op.mask_transpose is not None:
-        return op.mask_transpose(choice, place, *operands, **eqn.attrs)
-    rule = op.transpose[place] if op.transpose is not None else None
-    assert rule is not None
-    # The transpose of ones counts the sums.
-    like = tensor_type(operands[place])
-    ones = [UndefinedPrimal(like) if i == place else choice.home.const(1.0, v.type) for i, v in enumerate(operands)]
-    counts = rule(mask_as_numbers(choice, like), *ones, **eqn.attrs)
-    return OPS["ne"].one(counts, counts.home.const(0.0, counts.type))
 
 
 def apply_mask(choice: Value, ct: Value) -> Value:

@@ -10,6 +10,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
+from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference
 from difflang.ops.op_factories import Array, OpExample, multilinear_op, static_size, tensor_type
 
@@ -219,6 +220,7 @@ conv = multilinear_op(
     "conv",
     type=conv_type,
     transpose=(image_cotangent, kernel_cotangent),
+    mask_transpose=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
     accepts_transposed=True,

@@ -52,12 +52,6 @@ BODIES = {
     " sum(where(x[.., newaxis] > 0.0, a, 0.0))",
     "a convolution": "let y = reshape(sqrt(x), [1, 3, 1])\n"
     " where(min(x) > 0.0, sum(conv1d(y, reshape(x[..2], [2, 1, 1]))), 0.0)",
-    "a vector with an Inf in a product": "where(min(x) > 0.0, sum(outer(x, x) @ (1.0 / x)), 0.0)",
-    "rows with an Inf in a product": "let a = outer(1.0 / x, x)\n sum(where(x > 0.0, a @ x, 0.0))",
-    "columns with an Inf in a product": "let b = outer(x, 1.0 / x)\n"
-    " sum(where((x > 0.0)[newaxis, ..], outer(x, x) @ b, 0.0))",
-    "a convolution with an Inf": "let y = conv1d(reshape(1.0 / x, [1, 3, 1]), reshape(x[..2], [2, 1, 1]))\n"
-    " sum(where(isfinite(y), y, 0.0))",
     "a solution": "where(min(x) > 0.0, sum(solve(eye(3) + outer(x, x), sqrt(x))), x[1])",
     "a solver's right-hand side": "let y = stepped(linear |v| 2.0 * v, sqrt(x))\n where(min(x) > 0.0, sum(y), x[0])",
     "a solver's map": "let r = sqrt(x)\n where(min(x) > 0.0, sum(stepped(linear |v| (2.0 + r) * v, x)), x[0])",
