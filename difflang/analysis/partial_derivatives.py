@@ -62,7 +62,7 @@ def drawing_graphs(graphs: Sequence[Graph]) -> set[Graph]:
     """The graphs that draw random numbers, themselves or in their regions."""
     found: set[Graph] = set()
     for graph in graphs:
-        if any(eqn.op.draws or not found.isdisjoint(eqn.regions) for eqn in graph.eqns):
+        if any(eqn.op.why_inactive == "draw" or not found.isdisjoint(eqn.regions) for eqn in graph.eqns):
             found.add(graph)
     return found
 
@@ -72,7 +72,7 @@ def rounds(eqn: Eqn, result: Value) -> bool:
     op, type = eqn.op, result.type
     return (
         op.inactive
-        and not (op.ends or op.compares or op.scores or op.draws)
+        and op.why_inactive == "steps"
         and isinstance(type, Tensor)
         and type.dtype is not BOOL
         and any(v.type.tangent is not None for v in eqn.operands)
@@ -89,7 +89,7 @@ def decides_outcomes(eqn: Eqn, result: Value) -> bool:
     if not eqn.op.inactive:
         return False
     predicate = isinstance(type, Tensor) and type.dtype is BOOL and len(eqn.operands) == 1
-    return eqn.op.scores or not (eqn.span.in_library or predicate)
+    return eqn.op.why_inactive == "drawn" or not (eqn.span.in_library or predicate)
 
 
 class PartialDependence(PartialEquality, frozen=True, eq=False):
@@ -129,7 +129,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
         self.lifted_steps: dict[tuple[Eqn, DependencyStep], DependencyStep] = {}
 
     def originates(self, eqn: Eqn) -> bool:
-        return eqn.op.draws or not self.drawing.isdisjoint(eqn.regions)
+        return eqn.op.why_inactive == "draw" or not self.drawing.isdisjoint(eqn.regions)
 
     def param_fact(self, graph: Graph, place: int) -> PartialDependence:
         bit = 1 << place
@@ -155,7 +155,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
         drawn = given.drawn or self.originates(eqn)
         if not given.params and not drawn:
             return [self.bottom] * len(eqn.results)
-        if op.ends:
+        if op.why_inactive == "stop":
             return [PartialDependence(0, 0, 0, given.params, drawn)] * len(eqn.results)
         step = DependencyStep(eqn, given.last)
         through = PartialDependence(given.live, given.data, given.moved, given.params, drawn, given.losses, step)

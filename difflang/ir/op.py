@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -88,6 +88,12 @@ class Root(Struct, frozen=True):
     domain: OpRule | None = None
 
 
+# Why an op is inactive: its results move in steps, or none of them is a number; the program asks for that; it tells how
+# numbers compare; its results are random, made from a key; its first operand was drawn from a distribution that the
+# others determine, so that the derivative of its mean is not that of an outcome.
+Inactivity = Literal["steps", "stop", "comparison", "draw", "drawn"]
+
+
 class Op(Struct, frozen=True, eq=False):
     """An op and every fact about it. It takes exactly one position on its derivative:
 
@@ -124,12 +130,7 @@ class Op(Struct, frozen=True, eq=False):
     # For an op whose derivative the program declares: (eqn) -> the name of its function.
     custom_rule_name: OpRule | None = None
     linear_in: OpRule | None = None  # for an op with regions: (eqn) -> the operands it is linear in together
-    ends: bool = False  # inactive because the program asks for that: `stop`
-    compares: bool = False  # inactive because it tells only how numbers compare: `sign`
-    draws: bool = False  # its results are random numbers, made from a key
-    # Its first operand was drawn from a distribution that the others determine: the derivative of its mean is not that
-    # of an outcome.
-    scores: bool = False
+    why_inactive: Inactivity = "steps"
     effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
     pinned: bool = False  # its result is placed where the equation stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape

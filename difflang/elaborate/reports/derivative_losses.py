@@ -245,7 +245,7 @@ def is_unintended_zero(part: WrtPart, alive: int, found: dict[DependencyStep, in
     if part.points & alive or not part.points:
         return False
     steps = [step for step, of in found.items() if of & part.points]
-    return any(not s.path[-1].op.ends for s in steps) or (part.is_entire_argument and not steps)
+    return any(s.path[-1].op.why_inactive != "stop" for s in steps) or (part.is_entire_argument and not steps)
 
 
 def zero_derivative_warning(
@@ -255,7 +255,7 @@ def zero_derivative_warning(
     points = 0
     for part in dead:
         points |= part.points
-    steps = [step for step, of in found.items() if of & points and not step.path[-1].op.ends]
+    steps = [step for step, of in found.items() if of & points and step.path[-1].op.why_inactive != "stop"]
     names = " and ".join(f"`{p.name}`" for p in dead)
     its = "their derivatives are" if len(dead) > 1 else "its derivative is"
     if not steps:

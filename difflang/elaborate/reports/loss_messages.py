@@ -14,7 +14,7 @@ MAX_QUOTED = 40  # the length of an expression that a help quotes
 
 def loss_reason(eqn: Eqn) -> str:
     """How a step loses a derivative."""
-    if eqn.op.ends:
+    if eqn.op.why_inactive == "stop":
         return "the derivative becomes 0 here"
     types = [r.type for r in eqn.results if isinstance(r.type, Tensor)]
     if any(prune_dtype(t.dtype).differentiable for t in types):
@@ -49,8 +49,11 @@ def rounding_warning(site: Eqn, lost: Eqn, names: str, taken: Span) -> Diagnosti
 
 
 def draw_warning(site: Eqn, lost: Eqn, names: str, taken: Span) -> Diagnostic:
-    drawn = "a draw from a distribution that" if lost.op.scores else "a choice by a draw whose distribution"
-    why = "if this is intended" if lost.op.scores else "if this is intended, or the outcomes are equal where they meet"
+    if lost.op.why_inactive == "drawn":
+        drawn, why = "a draw from a distribution that", "if this is intended"
+    else:
+        drawn = "a choice by a draw whose distribution"
+        why = "if this is intended, or the outcomes are equal where they meet"
     return Diagnostic(
         "DL0415",
         f"the derivative of a mean over draws lacks a part: how {names} changes the probability of what is drawn",

@@ -136,7 +136,7 @@ stop = inactive_op(
     reference=lambda x: x,
     lower=lambda jax, x: x,
     elementwise=True,
-    ends=True,
+    why_inactive="stop",
     samples=(OpExample(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
 )
@@ -154,7 +154,7 @@ discrete = inactive_op(
     lower=lambda jax, value, by: value,
     elementwise=True,
     bit_exact=True,
-    scores=True,
+    why_inactive="drawn",
     samples=(OpExample(((2, 3), (2, 3))), OpExample((FixedOperand((True, False, True), BOOL), (3,)))),
     doc="""The first operand, drawn from a distribution that the second determines, with derivative 0: what is lost is
     the derivative of its mean. Units: u, v -> u. Kinks: none, the path contributes exactly 0.""",

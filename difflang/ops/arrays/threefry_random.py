@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.op import Op, OpRule, TypeSolver
+from difflang.ir.op import Inactivity, Op, OpRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor, numpy_dtype
 from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op
@@ -241,10 +241,10 @@ def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
 
 
 def random_op(
-    name: str, type: OpRule, reference: OpRule, lower: OpRule, samples: tuple[OpExample, ...], doc: str, *, draws: bool
+    name: str, type: OpRule, reference: OpRule, lower: OpRule, samples: tuple[OpExample, ...], doc: str, why: Inactivity
 ) -> Op:
     return inactive_op(
-        name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc, draws=draws
+        name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc, why_inactive=why
     )
 
 
@@ -260,7 +260,7 @@ fold_in = random_op(
     fold_in_lower,
     tuple(OpExample((EXAMPLE_KEY, FixedOperand(n, U32))) for n in (0, 1, 2**32 - 1)),
     """A key made from a key and a number: the cipher of the number.""",
-    draws=False,
+    "steps",
 )
 random_bits = random_op(
     "random_bits",
@@ -269,7 +269,7 @@ random_bits = random_op(
     random_bits_lower,
     tuple(OpExample((EXAMPLE_KEY,), {"shape": s}) for s in ((4, 3), (), (0, 2))),
     """32 random bits an element.""",
-    draws=True,
+    "draw",
 )
 uniform = random_op(
     "uniform",
@@ -279,7 +279,7 @@ uniform = random_op(
     (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
     """Uniform on [0, 1): a multiple of 2^-m, for a mantissa of m bits. f64 takes
     52 of the 64 bits, the others m of 32.""",
-    draws=True,
+    "draw",
 )
 normal = random_op(
     "normal",
@@ -289,7 +289,7 @@ normal = random_op(
     (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
     """Standard normal: `sqrt(2) erfinv(u)`, u uniform on (-1, 1); 16-bit floats are f32 rounded. The bits behind it
     are the same in both engines, the value within a few units in the last place.""",
-    draws=True,
+    "draw",
 )
 permutation = random_op(
     "permutation",
@@ -298,5 +298,5 @@ permutation = random_op(
     permutation_lower,
     tuple(OpExample((EXAMPLE_KEY,), {"n": n}) for n in (10, 1, 0)),
     """0, 1, ..., n - 1 in the order of 64 random bits each, ties by position.""",
-    draws=True,
+    "draw",
 )

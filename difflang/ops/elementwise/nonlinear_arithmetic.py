@@ -153,7 +153,7 @@ sign = piecewise_constant_op(
     reference=np.sign,
     lower=lambda jax, x: jax.lax.sign(x),
     accepts=REALS,
-    compares=True,
+    why_inactive="comparison",
     doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
 )
 absolute = unary_op(

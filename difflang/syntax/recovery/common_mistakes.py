@@ -6,17 +6,14 @@ first row whose context agrees in the attributes of `match_on`. `error_recovery`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
-
-from msgspec import Struct
 
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
 from difflang.syntax.recovery.error_context import ErrorContext, error_context_of
+from difflang.syntax.recovery.mistake import DROP_TOKEN, CommonMistake
 
-DROP_TOKEN: tuple[str, ...] = ()
 _LAMBDA = "write a function without a name as `|x| x + 1`"
 _BLOCK = "put the block in braces: `if c { ... }`"
 _COLON = "put the block in braces, not after `:`"
@@ -32,41 +29,6 @@ _CHECKPOINT_OR_MEMORY = "to recompute a block, write `checkpoint { ... }`; `@mem
 _CHECKPOINT_HELP = "to recompute a block, write `checkpoint { ... }`, without `@`"
 _CHECKPOINT_BLOCK = "`checkpoint` goes before a block"
 _SAVE_NAME = "`save` takes the name of a variable"
-
-
-class CommonMistake(Struct, frozen=True):
-    """One row of the table.
-
-    `repairs` are token sequences to read in place of the marked text, tried in order. `take` is a pattern for that text
-    if it is not just the token. `line_prefix` is a pattern for the line up to there, if that matters. `replacement` is
-    the text of a fix, with `both` of the token before as well: a string, or pairs of a regular expression and its
-    substitution; see `error_recovery`.
-    """
-
-    code: str
-    example: str
-    match_on: str  # attributes of ErrorContext that must agree
-    message: str
-    help: str = ""
-    repairs: tuple[tuple[str, ...], ...] = ()
-    take: str = ""
-    only_if_repaired: bool = False
-    previous_word: bool = False  # the token before is at fault
-    replacement: str | tuple[tuple[str, str], ...] | None = None
-    both: bool = False
-    line_prefix: str = ""
-
-    def matches_prefix(self, text: str, start: int) -> bool:
-        """Whether the line before the mistake matches `line_prefix`."""
-        return (
-            not self.line_prefix
-            or re.fullmatch(self.line_prefix, text[text.rfind("\n", 0, start) + 1 : start]) is not None
-        )
-
-    @property
-    def extent_pattern(self) -> re.Pattern[str] | None:
-        return re.compile(self.take, re.MULTILINE) if self.take else None
-
 
 FLOAT_TYPES = ("bf16", "f16", "f32", "f64", "c64", "c128")
 NUMBER_TYPES = ("bool", *(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)), *FLOAT_TYPES)
