@@ -15,7 +15,7 @@ from difflang.ad.powers_of_roots import RootPower, power_of_root, roots_and_prod
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, OpRule
+from difflang.ir.op import MaybeValue, OpRule
 from difflang.ops.ad_interface import (
     Ad,
     JvpGraph,
@@ -28,6 +28,7 @@ from difflang.ops.ad_interface import (
     spread_by_mask,
     zeros,
 )
+from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
 
 
 def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
@@ -125,8 +126,9 @@ def root_power_tangent(
 
     def to_the(n: int) -> Value:
         """A power of the root; of what is under it, if that is exact."""
-        return OPS["integer_pow"].one(r, n=n) if n % degree else OPS["integer_pow"].one(s, n=n // degree)
+        return integer_pow.one(r, n=n) if n % degree else integer_pow.one(s, n=n // degree)
 
+    # The derivative of `r^m`, with `r^d = s`, is `(m / d) r^(m - d) ds`.
     rate = [] if power == degree else [to_the(power - degree) * (power / degree)]
     total = None if ds is None else scaled(ds, [*rate, *others])
     for i, other in enumerate(product.others):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
+from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
 from difflang.passes.cse import cse
 
 MAX_FACTORS = 8  # of a product; longer ones are taken as they are
@@ -41,7 +41,7 @@ class RootPower(Struct, frozen=True):
         count = len(self.root.operands)
 
         def product(*xs: Value) -> list[Value]:
-            found = OPS["integer_pow"].one(self.radicand_of(*xs[:count]), n=self.power // self.degree)
+            found = integer_pow.one(self.radicand_of(*xs[:count]), n=self.power // self.degree)
             for other in xs[count:]:
                 found = found * other
             return [found]
@@ -61,6 +61,7 @@ def roots_and_products(graph: Graph) -> tuple[Graph, dict[Value, Eqn]]:
     """The graph with equal roots merged, and its roots and the products that may contain them, by their results."""
     if not any([e.op.root is not None for e in graph.eqns]):
         return graph, {}
+    # Each `norm(x)` of `norm(x) * norm(x)` is a value of its own until then.
     graph = cse(graph)
     return graph, {e.results[0]: e for e in graph.eqns if e.op.root is not None or e.op.factors is not None}
 

@@ -45,6 +45,7 @@ def find_partial_losses(graph: Graph, points: int) -> list[Losses]:
     """For each result, the steps that lose a part of the derivative with respect to the params in the mask `points`."""
     graphs = graphs_postorder(graph)[0]
     drawing = drawing_graphs(graphs)
+    # Most graphs neither draw nor round.
     if not drawing and not any(rounds(eqn, r) for each in graphs for eqn in each.eqns for r in eqn.results):
         return [{} for _ in graph.results]
     found = PartialLossAnalysis(drawing).results(graph)
@@ -148,6 +149,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
 
     def after(self, eqn: Eqn, facts: Sequence[PartialDependence]) -> Sequence[PartialDependence]:
         op = eqn.op
+        # An index only chooses among the elements of the first operand.
         if op.gathers or op.scatters:
             facts = [fact if i == 0 or v.type.tangent is not None else index_fact(eqn, fact)
                      for i, (v, fact) in enumerate(zip(eqn.operands, facts, strict=True))]  # fmt: skip
@@ -155,6 +157,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
         drawn = given.drawn or self.originates(eqn)
         if not given.params and not drawn:
             return [self.bottom] * len(eqn.results)
+        # The program says that it is meant. What was drawn is still drawn.
         if op.why_inactive == "stop":
             return [PartialDependence(0, 0, 0, given.params, drawn)] * len(eqn.results)
         step = DependencyStep(eqn, given.last)
@@ -174,6 +177,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
     def lift_from_region(
         self, eqn: Eqn, fact: PartialDependence, param: Callable[[int], PartialDependence]
     ) -> PartialDependence:
+        # What the region says of its params, said of what they are given: as numbers, as choices, or behind `stop`.
         numbers = self.join([param(i) for i in bit_indices(fact.data)])
         choices = self.join([param(i).as_choice() for i in bit_indices(fact.moved & ~fact.data)])
         others = self.join([param(i) for i in bit_indices(fact.params & ~fact.moved)])

@@ -77,6 +77,7 @@ def host_context(
     """The context of a piece of host code; its names include the element types of the surrounding signature."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
+    # The sizes of the file are shared: a copy for each statement would cost the square of a program's length.
     annotations = AnnotationResolver(
         unifier, module.records.get, LayeredBindings(module.host.sizes), {}, rigid=definition
     )

@@ -36,6 +36,7 @@ def always_equal(a: Dim, b: Dim) -> bool:
     periods = division_periods(difference)
     if prod(periods.values()) > MAX_CASES:
         return False
+    # In each case the divisions come out even, and the normal form of polynomials decides.
     for remainders in product(*map(range, periods.values())):
         case = {name: dim_name(name) * periods[name] + r for name, r in zip(periods, remainders, strict=True)}
         if substitute_dims(difference, lambda name, case=case: case.get(name, dim_name(name))) != 0:
@@ -68,6 +69,7 @@ def differing_numbers(a: Dim, b: Dim, conditions: Sequence[SizeCondition] = ()) 
         return None
     samples = small_numbers(names)
     first, second = evaluate_dim(a, samples), evaluate_dim(b, samples)
+    # A size below 0 and a division by less than 1 are errors of their own.
     differs = (first[0] != second[0]) & (first[0] >= 0) & (second[0] >= 0) & first[1] & second[1]
     for condition in related:
         differs &= condition.holds(samples)
@@ -89,6 +91,7 @@ def related_conditions(names: Collection[str], conditions: Sequence[SizeConditio
 def small_numbers(names: Sequence[str]) -> Samples:
     """Every assignment of numbers from 1 on, up to one that depends on how many names there are."""
     most = max(2, min(LARGEST_SAMPLE, int(SAMPLES ** (1 / len(names)))))
+    # Of very many names some share an axis: that may miss numbers that differ, and finds no wrong ones.
     axes = np.indices((most,) * min(len(names), 13)).reshape(min(len(names), 13), -1) + 1
     return {name: axes[i % len(axes)].astype(np.int64) for i, name in enumerate(names)}
 

@@ -30,6 +30,7 @@ def nearest_floats(texts: Sequence[str], parsed: np.ndarray, target: Any) -> np.
     To round an f64 again goes wrong where it lies in the middle between two numbers of the type and the text does not.
     """
     found = round_f64(parsed, target)
+    # Nothing was rounded a second time.
     if found.dtype.itemsize >= 8:
         return found
     up, down, above, below = neighbours(found)

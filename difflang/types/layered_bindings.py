@@ -25,6 +25,7 @@ class LayeredBindings(MutableMapping[str, V]):
     def __delitem__(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
+        # The base keeps it.
         self.own.pop(name, None)
         self.deleted.add(name)
 

@@ -106,6 +106,7 @@ class Unifier:
         # Polynomials have a normal form, which floor division and conditions do not.
         if isinstance(difference, int) or not (self.conditions or has_floor_div(difference)):
             return False
+        # What one more condition implies may not have held before.
         key = a, b, len(self.conditions)
         if key not in self.decided:
             self.decided[key] = self.may_be_equal(a, b)
@@ -116,6 +117,7 @@ class Unifier:
         if always_equal(a, b):
             return True
         known = [c for c in self.conditions if c is not None]
+        # A condition on more than sizes may exclude any of these numbers.
         if len(known) == len(self.conditions) and (numbers := differing_numbers(a, b, known)) is not None:
             self.differing = a, b, numbers
             return False

@@ -15,8 +15,10 @@ from difflang.ir.op import OPS, TypeSolver
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ops.arrays.axis_reductions import reduce_max
 from difflang.ops.arrays.constants import stop
+from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.elementwise.comparison_and_logic import eq, le, ne
 from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.elementwise.nonlinear_arithmetic import absolute
 from difflang.ops.elementwise.roots_and_distances import binade, one_if_zero
 from difflang.ops.linalg.batched_matrices import (
     MATRIX_DTYPES,
@@ -64,11 +66,11 @@ def eigenvalue_gaps(values: Value) -> tuple[Value, Value]:
 def equal_within_rounding(values: Value, gaps: Value) -> Value:
     """Where a gap is within `n ε` of the largest value, as a factorization leaves between equal ones."""
     type = tensor_type(gaps)
-    sizes = OPS["abs"].one(values)
+    sizes = absolute.one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))
     bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype(type.dtype)).eps))
     whole = OPS["broadcast"].one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
-    return le.one(OPS["abs"].one(gaps), whole)
+    return le.one(absolute.one(gaps), whole)
 
 
 def reciprocal_unit(values: Value) -> Value:
@@ -77,19 +79,19 @@ def reciprocal_unit(values: Value) -> Value:
     Powers of the values themselves, which derivatives of higher order divide by, would overflow or underflow.
     """
     rank = tensor_type(values).rank
-    return 1.0 / binade.one(reduce_max.one(OPS["abs"].one(stop.one(values)), axes=(rank - 1,)))
+    return 1.0 / binade.one(reduce_max.one(absolute.one(stop.one(values)), axes=(rank - 1,)))
 
 
 def scale_vectors(x: Value, factors: Value) -> Value:
     """Every vector, times the number that belongs to it."""
     type = tensor_type(x)
-    return x * OPS["broadcast"].one(factors, shape=type.shape, axes=tuple(range(type.rank - 1)))
+    return x * broadcast.one(factors, shape=type.shape, axes=tuple(range(type.rank - 1)))
 
 
 def scale_matrices(x: Value, factors: Value) -> Value:
     """Every matrix, times the real number that belongs to it."""
     type = tensor_type(x)
-    whole = OPS["broadcast"].one(factors, shape=type.shape, axes=tuple(range(type.rank - 2)))
+    whole = broadcast.one(factors, shape=type.shape, axes=tuple(range(type.rank - 2)))
     return x * complex_like(whole, x)
 
 
