@@ -71,6 +71,8 @@ def power_of_root(eqn: Eqn, makers: dict[Value, Eqn]) -> RootPower | None:
 
     It is no longer taken apart then where it is a factor itself.
     """
+    if eqn.op.factors is None:
+        return None
     factors = factors_of(eqn, makers)
     for factor in factors if len(factors) > 1 else ():
         root = makers.get(factor)

@@ -161,7 +161,8 @@ class TaylorPropagation:
         for eqn in graph.eqns:
             self.builder.span = eqn.span
             ys = self.equation(eqn, [env[v] for v in eqn.operands])
-            if makers and not ys[0].constant and (product := power_of_root(eqn, makers)) is not None:
+            product = power_of_root(eqn, makers) if makers else None
+            if product is not None and not ys[0].constant:
                 ys = self.root_power(ys, product, env)
             env.update(zip(eqn.results, ys, strict=True))
             for y in ys if ahead else ():

@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 import difflang
+from derivatives import called, composed
+from difflang.ir.builder import build_region
+from difflang.ir.graph import Value
+from difflang.ir.interpreter import evaluate
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import F64, Tensor
 from support.language import answer
 
 # A function of u, and its Hessian at (0, 0).
@@ -68,3 +74,19 @@ def test_the_value_is_that_of_the_program() -> None:
     source = "float f64\nfn f(x: f64) -> f64 = sqrt(x)^2\nfn g(x: f64) -> (f64, f64) = value_and_grad(f)(x)\n"
     module = difflang.loads(source)
     assert float(module.f(2.0)) == float(module.g(2.0)[0]) == 2.0000000000000004
+
+
+def test_an_equation_without_results_is_no_product() -> None:
+    """A print, and a call of a function that only prints."""
+    declared = (
+        "fn show(x: f64) { for i in 0..2 { print(x) } }\nfn f(x: f64) -> f64 {\n  show(x)\n  sqrt(x)^2 + sqrt(x)\n}"
+    )
+    np.testing.assert_allclose(answer("jet(f, order = 2)(4.0)", declared), [6.0, 1.25, -1 / 64], rtol=1e-15)
+    silent = build_region([Tensor(F64, ())], lambda x: [])
+
+    def body(x: Value) -> list[Value]:
+        called(silent, x)
+        return [OPS["sqrt"].one(x)]
+
+    graph = composed("J", build_region([Tensor(F64, ())], body))
+    assert evaluate(graph, np.float64(4.0), np.float64(1.0))[1] == 0.25
