@@ -279,6 +279,8 @@ class AnnotationResolver(Struct):
         match written, type:
             case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in DTYPE_BOUNDS:
                 found = self.bound.get(name)
+                # Written as `M[f64]`, an element type stands for one number of it.
+                found = Tensor(found) if isinstance(found, DType) else found
                 if found is None:
                     self.bound[name] = type
                     return self.generics[name] != "vec" or self.unifier.vector(type)

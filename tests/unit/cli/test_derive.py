@@ -88,6 +88,15 @@ def test_a_program_is_what_a_person_would_write(body: str, tmp_path: Path) -> No
     assert f"let d_x = {WRITTEN[body]}" in derive(f"{path}:f").stdout
 
 
+def test_a_record_of_an_element_type_is_pulled_back(tmp_path: Path) -> None:
+    """`M[f64]` in a signature is the `M` whose numbers are f64."""
+    path = tmp_path / "moments.dfl"
+    declared = "record M[T] { m: T, k: i32 }\n"
+    body = "fn f(x: f64, s: M[f64]) -> (f64, M[f64]) = (x * s.m, M(m = s.m + x, k = s.k + 1))\n"
+    path.write_text(f"float f64\n{declared}{body}", encoding="utf-8")
+    assert "let d_s_m = d_f_1.m + d_f_0 * x" in derive(f"{path}:f", "--mode", "vjp", "--wrt", "x,s").stdout
+
+
 FORMULAS = [
     "exp(-x^2 / 2) / sqrt(x + 1)",
     "tanh(x)^3 - x / (1 + x^2)",
