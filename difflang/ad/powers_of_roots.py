@@ -52,9 +52,9 @@ class RootPower(Struct, frozen=True):
         root = self.root.op.root
         assert root is not None
         found = root.radicand(*xs, **self.root.attrs)
-        # A higher power has the radicand itself as a factor of its slope.
-        first = self.power == root.degree and root.domain is not None
-        return found * root.domain(*xs) if first else found
+        if root.domain is None or self.power > root.degree:
+            return found  # a higher power has the radicand itself as a factor of its slope
+        return found * root.domain(*xs)
 
 
 def roots_and_products(graph: Graph) -> tuple[Graph, dict[Value, Eqn]]:
