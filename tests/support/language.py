@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ad.expand_derivatives import differentiate
-from difflang.base.diagnostics import DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram, check_program, run_program
 from difflang.execution.check_failures import with_check_number
@@ -73,6 +73,13 @@ def checked(source: str, path: Path | None = None) -> CheckedProgram:
     if found.errors:
         raise DifflangError(*found.errors)
     return found
+
+
+def warnings(source: str) -> tuple[Diagnostic, ...]:
+    """What checking a program of f64 numbers warns of; it has no errors."""
+    found = check_program(Source("test.dfl", "float f64\n" + source))
+    assert not found.errors, found.errors
+    return found.diagnostics
 
 
 def ran(source: str, engine: Engine = INTERPRETER, seed: int = 0) -> tuple[dict[str, HostValue], list[str]]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
 from difflang.driver import check_and_run
-from support.language import answer, codes
+from support.language import answer, codes, warnings
 
 NET = (
     "record Net { w: f64[2], b: f64, unused: f64, k: i32 }\nlet m = Net(w = [1.0, 2.0], b = 3.0, unused = 1.0, k = 2)\n"
@@ -72,12 +71,6 @@ KEPT = {
     "what the library takes for itself": "import ode (rosenbrock23)\nlet y = rosenbrock23(|t, y| -y, [1.0], 0.0, 1.0)",
     "a function parameter": "fn slope(g: (f64) -> f64, x: f64) -> f64 = grad(g)(x)\nlet y = slope(|t| t * t, 2.0)",
 }  # fmt: skip
-
-
-def warnings(source: str) -> tuple[Diagnostic, ...]:
-    found = check_and_run.check_program(Source("test.dfl", "float f64\n" + source))
-    assert not found.errors, found.errors
-    return found.diagnostics
 
 
 @pytest.mark.parametrize("name", LOST)

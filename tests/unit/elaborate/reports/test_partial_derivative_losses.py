@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from difflang.base.diagnostics import Diagnostic
-from difflang.base.source import Source
-from difflang.driver import check_and_run
+from support.language import warnings
 
 ROUNDED = {
     "round": ("let y = grad(|x| 10.0 * round(x) + x)(2.2)", "round(x)"),
@@ -88,12 +86,6 @@ SILENT = {
     "a finite draw": "let y = grad(|m| { let x = m * normal()\n if isfinite(x) { x } else { 0.0 } })(0.4)",
     "special functions": "import special (bessel_j, dawson)\nlet y = grad(|x| bessel_j(0, x) + dawson(x))(0.4)",
 }  # fmt: skip
-
-
-def warnings(source: str) -> tuple[Diagnostic, ...]:
-    found = check_and_run.check_program(Source("test.dfl", "float f64\n" + source))
-    assert not found.errors, found.errors
-    return found.diagnostics
 
 
 @pytest.mark.parametrize("name", ROUNDED)
