@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import mul
 
-from difflang.ad.powers_of_roots import RootPower, power_of_root, roots_and_products
+from difflang.ad.powers_of_roots import RootPower, powers_of_roots, to_power
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
@@ -75,14 +75,15 @@ def pushforward(
     # Forward-mode AD in one walk: `dot` has an entry for exactly those values that have a tangent.
     env = dict(zip(graph.params, map(primal.capture, xs), strict=True))
     dot = {p: d for p, d in zip(graph.params, dxs, strict=True) if d is not None}
-    graph, makers = roots_and_products(graph)
+    graph, powers = powers_of_roots(graph)
     for eqn in graph.eqns:
         operands = tuple([env[v] for v in eqn.operands])
         if eqn.op.inactive or dot.keys().isdisjoint(eqn.operands):
             env.update(zip(eqn.results, primal.copy(eqn, operands), strict=True))
             continue
         primal.span = tangent.span = eqn.span
-        if makers and (product := power_of_root(eqn, makers)) is not None:
+        product = powers.get(eqn.results[0]) if powers and eqn.results else None
+        if product is not None and product.root.results[0] in dot:
             ys = primal.copy(eqn, operands)
             dys = [root_power_tangent(ad, product, primal, env, tangent, dot)]
         else:
@@ -120,7 +121,7 @@ def root_power_tangent(
 ) -> MaybeValue:
     """The tangent of a power of a root times other factors, see `powers_of_roots`."""
     root, power, degree = product.root, product.power, product.degree
-    r, others = env[root.results[0]], [env[v] for v in product.others]
+    r, others = env[root.results[0]], {v: to_power(env[v], n) for v, n in product.others.items()}
     xs, dxs = [env[v] for v in root.operands], [dot.get(v) for v in root.operands]
     (s,), (ds,) = pushforward(ad, product.radicand(), primal, xs, tangent, dxs)
 
@@ -130,10 +131,11 @@ def root_power_tangent(
 
     # The derivative of `r^m`, with `r^d = s`, is `(m / d) r^(m - d) ds`.
     rate = [] if power == degree else [to_the(power - degree) * (power / degree)]
-    total = None if ds is None else scaled(ds, [*rate, *others])
-    for i, other in enumerate(product.others):
+    total = None if ds is None else scaled(ds, [*rate, *others.values()])
+    for other, n in product.others.items():
         if other in dot:
-            rest = [*others[:i], *others[i + 1 :], to_the(power)]
+            slope = [] if n == 1 else [to_power(env[other], n - 1) * float(n)]
+            rest = [*slope, *[y for v, y in others.items() if v is not other], to_the(power)]
             total = add_tangents(total, scaled(dot[other], rest))
     return total
 

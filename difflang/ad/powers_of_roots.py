@@ -7,7 +7,7 @@ under the root: of `r^m` with `r^d = s` the derivative is `(m / d) r^(m - d) ds`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -16,15 +16,17 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
 from difflang.passes.cse import cse
 
-MAX_FACTORS = 8  # of a product; longer ones are taken as they are
+# A product of more factors, or of higher powers, is taken as it is.
+MAX_FACTORS = 8
+MAX_POWER = 1024
 
 
 class RootPower(Struct, frozen=True):
-    """A product: a power of a root, with at least its degree, times other factors."""
+    """A product: a power of a root, with at least its degree, times powers of other factors."""
 
     root: Eqn
     power: int
-    others: Sequence[Value]
+    others: Mapping[Value, int]
 
     @property
     def degree(self) -> int:
@@ -42,8 +44,8 @@ class RootPower(Struct, frozen=True):
 
         def product(*xs: Value) -> list[Value]:
             found = integer_pow.one(self.radicand_of(*xs[:count]), n=self.power // self.degree)
-            for other in xs[count:]:
-                found = found * other
+            for other, n in zip(xs[count:], self.others.values(), strict=True):
+                found = found * to_power(other, n)
             return [found]
 
         return build_region(types, product)
@@ -57,42 +59,66 @@ class RootPower(Struct, frozen=True):
         return found * root.domain(*xs)
 
 
-def roots_and_products(graph: Graph) -> tuple[Graph, dict[Value, Eqn]]:
-    """The graph with equal roots merged, and its roots and the products that may contain them, by their results."""
+def to_power(x: Value, n: int) -> Value:
+    return x if n == 1 else integer_pow.one(x, n=n)
+
+
+class FactorSearch:
+    """The roots and products of a graph, found in the order of its equations."""
+
+    def __init__(self) -> None:
+        self.roots: dict[Value, Eqn] = {}
+        self.products: dict[Value, Mapping[Value, int]] = {}  # of others than powers of roots
+        self.powers: dict[Value, RootPower] = {}
+
+    def add(self, eqn: Eqn) -> None:
+        if eqn.op.root is not None:
+            self.roots[eqn.results[0]] = eqn
+        if eqn.op.factors is None:
+            return
+        counts: dict[Value, int] = {}
+        for operand, n in eqn.op.factors(eqn):
+            for factor, k in self.products.get(operand, {operand: 1}).items():
+                counts[factor] = counts.get(factor, 0) + n * k
+        if not counts or len(counts) > MAX_FACTORS or max(counts.values()) > MAX_POWER:
+            return
+        if (power := self.power_of_root(counts)) is not None:
+            self.powers[eqn.results[0]] = power
+        else:
+            self.products[eqn.results[0]] = counts
+
+    def power_of_root(self, counts: Mapping[Value, int]) -> RootPower | None:
+        """A product of several factors that have the same root, if together they have it as often as its degree."""
+        for root in dict.fromkeys([r for f in counts if (r := self.root_of(f)) is not None]):
+            sharing = [f for f in counts if self.root_of(f) is root]
+            power = sum([counts[f] * self.powers[f].power if f in self.powers else counts[f] for f in sharing])
+            # A single factor that is a power of a root has the right derivative itself.
+            enough = root.op.root is not None and root.op.root.degree <= power <= MAX_POWER
+            if enough and sum([counts[f] for f in sharing]) > 1:
+                return RootPower(root, power, self.others(counts, sharing))
+        return None
+
+    def root_of(self, factor: Value) -> Eqn | None:
+        return self.powers[factor].root if factor in self.powers else self.roots.get(factor)
+
+    def others(self, counts: Mapping[Value, int], sharing: list[Value]) -> Mapping[Value, int]:
+        """The factors that do not have the root, those of its powers included."""
+        found = {f: n for f, n in counts.items() if f not in sharing}
+        for power in sharing:
+            for other, n in self.powers[power].others.items() if power in self.powers else ():
+                found[other] = found.get(other, 0) + n * counts[power]
+        return found
+
+
+def powers_of_roots(graph: Graph) -> tuple[Graph, Mapping[Value, RootPower]]:
+    """The graph with equal roots merged, and the results in it that are powers of roots.
+
+    Cost: linear in the number of equations.
+    """
     if not any([e.op.root is not None for e in graph.eqns]):
         return graph, {}
     # Each `norm(x)` of `norm(x) * norm(x)` is a value of its own until then.
-    graph = cse(graph)
-    return graph, {e.results[0]: e for e in graph.eqns if e.op.root is not None or e.op.factors is not None}
-
-
-def power_of_root(eqn: Eqn, makers: dict[Value, Eqn]) -> RootPower | None:
-    """The result of a product as a power of a root times other factors, if it is one.
-
-    It is no longer taken apart then where it is a factor itself.
-    """
-    if eqn.op.factors is None:
-        return None
-    factors = factors_of(eqn, makers)
-    for factor in factors if len(factors) > 1 else ():
-        root = makers.get(factor)
-        if root is None or root.op.root is None:
-            continue
-        power = factors.count(factor)
-        if power >= root.op.root.degree:
-            makers.pop(eqn.results[0])
-            return RootPower(root, power, [f for f in factors if f is not factor])
-    return None
-
-
-def factors_of(eqn: Eqn, makers: dict[Value, Eqn]) -> list[Value]:
-    """The factors of a product, each as often as it occurs; the result itself if it is no product of a few."""
-    if eqn.op.factors is None or not (factors := eqn.op.factors(eqn)):
-        return [eqn.results[0]]
-    found: list[Value] = []
-    for factor in factors:
-        made = makers.get(factor)
-        found += [factor] if made is None else factors_of(made, makers)
-        if len(found) > MAX_FACTORS:
-            return [eqn.results[0]]
-    return found
+    graph, search = cse(graph), FactorSearch()
+    for eqn in graph.eqns:
+        search.add(eqn)
+    return graph, search.powers

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from difflang.ad.linearize import find_operand_rule, jvp_terms, linear_terms
-from difflang.ad.powers_of_roots import RootPower, power_of_root, roots_and_products
+from difflang.ad.powers_of_roots import RootPower, powers_of_roots
 from difflang.ad.series_composition import SeriesPowers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
@@ -157,11 +157,11 @@ class TaylorPropagation:
 
     def run(self, graph: Graph, xs: Sequence[TaylorSeries], ahead: int) -> list[TaylorSeries]:
         env = dict(zip(graph.params, xs, strict=True))
-        graph, makers = roots_and_products(graph)
+        graph, powers = powers_of_roots(graph)
         for eqn in graph.eqns:
             self.builder.span = eqn.span
             ys = self.equation(eqn, [env[v] for v in eqn.operands])
-            product = power_of_root(eqn, makers) if makers else None
+            product = powers.get(eqn.results[0]) if powers and eqn.results else None
             if product is not None and not ys[0].constant:
                 ys = self.root_power(ys, product, env)
             env.update(zip(eqn.results, ys, strict=True))

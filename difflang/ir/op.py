@@ -142,7 +142,7 @@ class Op(Struct, frozen=True, eq=False):
     factored: OpRule | None = None
     # For an op whose powers have derivatives where it has none itself.
     root: Root | None = None
-    # (eqn) -> the factors of its result, each as often as it occurs; none if it is no product.
+    # (eqn) -> the factors of its result, each with its power; none if it is no product.
     factors: OpRule | None = None
     # (eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis.
     slice_bounds: OpRule | None = None

@@ -98,7 +98,7 @@ mul = multilinear_op(
     accepts_fill=True,
     accepts=NUMBERS,
     elementwise=True,
-    factors=lambda eqn: eqn.operands,
+    factors=lambda eqn: [(x, 1) for x in eqn.operands],
     samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
 )

@@ -66,7 +66,7 @@ integer_pow = unary_op(
     lower=integer_pow_lower,
     formula_dtypes=(F64,),
     accepts=NUMBERS,
-    factors=lambda eqn: eqn.operands * eqn.attrs["n"],
+    factors=lambda eqn: [(eqn.operands[0], eqn.attrs["n"])] if eqn.attrs["n"] > 0 else [],
     samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
     Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",

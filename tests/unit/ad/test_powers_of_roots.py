@@ -61,12 +61,24 @@ def test_hessians_at_zero(way: str) -> None:
         ("[(|x| sqrt(x)^3)'(0.0), (|x| sqrt(x)^3)'(4.0)]", [0.0, 3.0]),
         ("[(|x| abs(x)^3)''(-2.0), (|x| x * abs(x) * abs(x))''(3.0)]", [12.0, 18.0]),
         ("(|x| cbrt(x)^4)'(8.0)", 8.0 / 3.0),
+        ("(|x| sqrt(x) * sqrt(x) * sqrt(x) + x * sqrt(x)^2 * sqrt(x) + sqrt(x)^9)'(0.0)", 0.0),
+        ("[(|x| (x * sqrt(x))^6)'(1.0), (|x| (x * sqrt(x))^6)''(1.0), (|x| (x * sqrt(x))^6)'(0.0)]", [9.0, 72.0, 0.0]),
+        ("(|x| cbrt(x)^3 * cbrt(x))'(0.0)", 0.0),
+        ("jet(|t| (t * sqrt(t))^4, order = 6)(0.0)", [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]),
         ("jet(|t| norm([t, 2.0 * t])^2, order = 3)(0.0)", [0.0, 0.0, 5.0, 0.0]),
         ("jet(|t| norm([t, 2.0 * t])^2, order = 2)(1.0)", [5.0, 10.0, 5.0]),
     ],
 )
 def test_elsewhere_and_by_series(of: str, want: Any) -> None:
     np.testing.assert_allclose(answer(of), want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("step", ["z * z", "z * u[1]", "z * (u[0] + z)"])
+def test_many_factors_cost_linear_time(step: str) -> None:
+    """Squares of squares have a number of factors that doubles, and a long product is nested deeply."""
+    steps = "".join(f"  z = {step}\n" for _ in range(1200))
+    declared = f"fn f(u: f64[2]) -> f64 {{\n  var z = norm(u)\n{steps}  z\n}}"
+    np.testing.assert_allclose(answer("grad(f)([0.0, 0.0])", declared), [0.0, 0.0])
 
 
 def test_the_value_is_that_of_the_program() -> None:
