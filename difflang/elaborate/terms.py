@@ -5,6 +5,7 @@ Graphs contain only their leaves, IR values in the order of `leaves`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.size_equality import Samples, SizeCondition, evaluate_dim
 from difflang.ir.symbolic_dims import Dim, Poly, dim_names
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
+from difflang.types.dtype_variables import DTypeParam, is_known_float, prune_dtype
 from difflang.types.function_code import Code
 from difflang.types.language_types import (
     KEY,
@@ -442,13 +444,26 @@ def size_condition(condition: Value) -> SizeCondition | None:
         for eqn in eqns:
             (result,) = eqn.results
             if isinstance(size := constants.get(result), Poly):
-                values[result], known = evaluate_dim(size, samples)
-                valid = valid & known
+                number, known = evaluate_dim(size, samples)
+                values[result], valid = as_dtype(number, result.type), valid & known
             elif size is not None:
-                values[result] = np.asarray(size)
+                values[result] = as_dtype(np.asarray(size), result.type)
             else:
                 values[result] = eqn.op.reference(*[values[v] for v in eqn.operands], **eqn.attrs)
         return np.logical_and(values[condition], valid)
 
     names = [dim_names(size) for size in constants.values() if isinstance(size, Poly)]
-    return SizeCondition(frozenset().union(*names), holds)
+    return SizeCondition(with_inner_names(frozenset().union(*names)), holds)
+
+
+def as_dtype(number: NDArray[Any], type: Type) -> NDArray[Any]:
+    """The number in the element type of a value, if that is known to be one of floats; integers stay wide."""
+    dtype = prune_dtype(type.dtype) if isinstance(type, Tensor) else None
+    if dtype is None or not is_known_float(dtype):
+        return number
+    return number.astype(np.float64 if isinstance(dtype, DTypeParam) else numpy_dtype(dtype))
+
+
+def with_inner_names(names: frozenset[str]) -> frozenset[str]:
+    """The names of sizes, and those in the name of the greater of two sizes, `max(n, m)`."""
+    return names.union(*[re.findall(r"[A-Za-z_]\w*", name) for name in names if not name.isidentifier()])

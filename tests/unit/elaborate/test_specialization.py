@@ -245,3 +245,21 @@ def test_functions_may_be_made_of_one_another() -> None:
 def test_a_function_made_of_the_one_before_without_end_is_reported(source: str) -> None:
     line = 3 if "{\n" in source else 1
     assert codes(source) == [("DL1003", line)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("max(n, m) == min(n, m)", []),
+        ("max(n, m) <= 3 and min(n, m) >= 3", []),
+        ("sqrt(f32(n)) == sqrt(f32(m))", []),
+        ("T(n) / T(m) == 1", []),
+        ("i32(sqrt(f64(n))) == 3 and abs(n - m) < 1", []),
+        ("sqrt(f32(n)) > sqrt(f32(m))", ["DL0310"]),
+        ("max(k, 2) == 3", ["DL0310"]),
+    ],
+)
+def test_a_condition_on_sizes_refutes_only_what_differs(condition: str, found: list[str]) -> None:
+    """Its numbers are of the types that it computes with; the greater of two sizes follows from both."""
+    program = f"fn f[T: float](x: T[n], y: T[m], k: dim) -> T[n] where {condition} = x + y\n"
+    assert [code for code, _ in codes(program)] == found
