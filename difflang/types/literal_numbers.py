@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.symbolic_dims import Poly
-from difflang.ir.tensor_types import DType, numpy_dtype
+from difflang.ir.tensor_types import DType
 from difflang.numerics.decimal_numbers import nearest_floats, real_part_dtype, round_f64
 from difflang.types.dtype_variables import DTypeParam, DTypeVar, prune_dtype
 
@@ -47,8 +47,9 @@ def round_literal(value: Any, dtype: DType) -> Any:
 
 
 def number_as_typed(value: Any, dtype: DType) -> Any:
-    """What a constant of an element type holds: a number rounded to that type, once it is known to be a float."""
+    """What a constant of an element type holds: a number rounded to that type, once it is known to be a float
+    or complex."""
     dtype = prune_dtype(dtype)
-    if isinstance(dtype, (DTypeVar, DTypeParam)) or not dtype.is_float or isinstance(value, Poly):
+    if isinstance(dtype, (DTypeVar, DTypeParam)) or not dtype.differentiable or isinstance(value, (Poly, complex)):
         return value
-    return float(round_f64(np.asarray(round_literal(value, dtype), np.float64), numpy_dtype(dtype)))
+    return float(round_f64(np.asarray(round_literal(value, dtype), np.float64), real_part_dtype(dtype)))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
@@ -30,7 +28,7 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, REAL_DTYPE_OF, DType, Tensor
+from difflang.ir.tensor_types import BOOL, F32, REAL_DTYPE_OF, DType, Tensor
 from difflang.types.dtype_variables import DTypeVar, is_known_float, prune_dtype
 from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import number_as_typed
@@ -269,7 +267,7 @@ def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Arr
     value = number_as_typed(value, x.tensor.dtype)
     if isinstance(value, float) and dtype.is_integer:
         # An open type may still become one that does not have this number.
-        if not math.isfinite(value) or (not is_known_float(x.tensor.dtype) and value != float(np.float32(value))):
+        if not math.isfinite(value) or (not is_known_float(x.tensor.dtype) and value != number_as_typed(value, F32)):
             return Array(cx.emit("truncate", span, x.value, dtype=dtype))
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):

@@ -53,12 +53,20 @@ def test_a_typed_literal_is_rounded(dtype: str, shown: str, within: str, engine:
         ("let h: f16 = 300\nprint(h * h, h^2)", "inf inf"),
         ('let x: f32 = 2\nprint("{x} {-x}")', "2.0 -2.0"),
         ("print(i32(2.9999999999))", "3"),
+        ("let x: c64 = 0.1\nprint(c128(x), c128(-x))", "0.10000000149011612+0.0j -0.10000000149011612+0.0j"),
+        ("let x: c64 = 16777217\nprint(c128(x))", "16777216.0+0.0j"),
         ("let x: c64 = complex(0.1, 0.2)\nprint(c128(x))", "0.10000000149011612+0.20000000298023224j"),
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_numbers_computed_from_literals(program: str, shown: str, engine: str) -> None:
     assert ran(program, engine) == [shown]
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_integer_of_a_great_literal_is_an_error_without_a_warning_of_numpy() -> None:
+    (report,) = check_program(Source("t.dfl", "print(i32(1e300))")).diagnostics
+    assert (report.code, report.message) == ("DL0316", "1e+300 does not fit in f32")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
