@@ -1,7 +1,7 @@
 """Remembers which rules were verified, in the user's cache folder, by everything that the verdict depends on.
 
-A key covers the rule, its function, what these and their callers mention, and the compiler. Errors are not remembered:
-a program with one does not run.
+A key covers the rule, its function, what these and their callers mention, the files that the program imports, and the
+compiler. Errors are not remembered: a program with one does not run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from difflang.base.private_cache import private_subfolder, read_entry, write_ent
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names
-from difflang.types.module_scope import ModuleScope
 
 
 class RuleCache:
@@ -28,8 +27,8 @@ class RuleCache:
     def __init__(self, checked: CheckedProgram) -> None:
         modules = checked.module.transitive_imports()
         self.usable = not any(m.externs for m in modules)
-        files = [(f.module, f.items) for f in checked.imported if not f.library]
-        self.texts = [(m, dict(declaration_texts(m, items))) for m, items in (*files, (checked.module, checked.items))]
+        self.imported = [f.module for f in checked.imported if not f.library]
+        self.module, self.declared = checked.module, dict(declared_items(checked.items))
 
     def get(self, rule: tree.Rule) -> tuple[Diagnostic, ...] | None:
         """The warnings of a verified rule; None if it must be verified."""
@@ -53,17 +52,22 @@ class RuleCache:
             write_entry(verdict_file(key), key, data.encode())
 
     def key(self, rule: tree.Rule) -> str:
-        """A hash of the compiler and of all declarations that the rule, its function and its callers mention."""
+        """A hash of the compiler, the imported files, and all declarations that the rule, its function and its callers
+        mention. What a name of another file stands for is not followed: a file counts as a whole.
+        """
         digest = hashlib.sha256(f"{compiler_stamp()}\0{rule.name}\0{rule.span.text}".encode())
-        for module, texts in self.texts:
+        digest.update(f"\0{rule.span.source.name}".encode())
+        for module in (self.module, *self.imported):
             digest.update(f"\0{module.source.name}\0{module.default_float}".encode())
-            for name in reached_names(rule, texts):
-                for decl in texts[name]:
-                    digest.update(b"\0" + decl.span.text.encode())
+        for module in self.imported:
+            digest.update(f"\0{module.source.text}".encode())
+        for name in reached_names(rule, self.declared):
+            for decl in self.declared[name]:
+                digest.update(b"\0" + decl.span.text.encode())
         return digest.hexdigest()
 
 
-def declaration_texts(module: ModuleScope, items: tuple[tree.Item, ...]) -> Iterator[tuple[str, list[tree.Node]]]:
+def declared_items(items: tuple[tree.Item, ...]) -> Iterator[tuple[str, list[tree.Node]]]:
     """The declarations of a file by the names that they declare."""
     found: dict[str, list[tree.Node]] = {}
     for item in items:
@@ -83,15 +87,15 @@ def declaration_texts(module: ModuleScope, items: tuple[tree.Item, ...]) -> Iter
     yield from found.items()
 
 
-def reached_names(rule: tree.Rule, texts: dict[str, list[tree.Node]]) -> list[str]:
+def reached_names(rule: tree.Rule, declared: dict[str, list[tree.Node]]) -> list[str]:
     """The declared names of a file that a rule depends on, also through functions that call its function."""
-    callers = [n for n, decls in texts.items() if any(rule.name in mentioned_names(d) for d in decls)]
+    callers = [n for n, decls in declared.items() if any(rule.name in mentioned_names(d) for d in decls)]
     todo, seen = [rule.name, "import", *mentioned_names(rule), *callers], dict[str, None]()
     while todo:
         name = todo.pop()
-        if name in texts and name not in seen:
+        if name in declared and name not in seen:
             seen[name] = None
-            todo += [n for decl in texts[name] for n in mentioned_names(decl)]
+            todo += [n for decl in declared[name] for n in mentioned_names(decl)]
     return sorted(seen)
 
 

@@ -207,6 +207,14 @@ def test_an_unchanged_rule_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert reports("# a comment\n" + source) == () and done == ["f"] * 3
 
 
+@pytest.mark.parametrize("used", ["(inner)\nfn f(x: f64) -> f64 = inner(x)", "\nfn f(x: f64) -> f64 = m.inner(x)"])
+def test_a_changed_function_of_an_imported_file_is_seen(used: str, tmp_path: Path) -> None:
+    source = f'import "./m.dfl" {used}\nrule f(x) {{ (f(x), linear |dx| 2.0 * dx) }}\n'
+    for factor, found in (("2.0", []), ("3.0", ["DL1109"])):
+        (tmp_path / "m.dfl").write_text(f"fn by() -> f64 = {factor}\npub fn inner(x: f64) -> f64 = by() * x\n")
+        assert [d.code for d in reports(source, tmp_path / "main.dfl")] == found
+
+
 def test_a_warning_comes_again_without_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     done = counted(monkeypatch)
     source = "fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)\nrule f(g, x) { (f(g, x), linear |dg, dx| dx) }"
