@@ -161,7 +161,7 @@ def numpy_cond(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], 
 
 def digamma_formula(m: Any, x: Any, cond: Any = numpy_cond) -> Any:
     """Reflected for negative arguments, in double-double arithmetic."""
-    right = m.where(x == 0, math.nan, digamma_positive(m, m.maximum(x, 0.0)))
+    right = m.where(x == 0, m.copysign(math.inf, -x), digamma_positive(m, m.maximum(x, 0.0)))
     # Double-double takes four times as long, so only if there are negative arguments.
     return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_reflected(m, x), y), lambda x, y: y, x, right)
 
@@ -231,7 +231,7 @@ lgamma = unary_op(
     formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
-    Kinks: NaN at the poles 0, -1, -2, ...""",
+    Kinks: -Inf at 0 and Inf at -0.0; NaN at the poles -1, -2, ...""",
 )
 gamma = unary_op(
     "gamma",
@@ -241,7 +241,7 @@ gamma = unary_op(
     formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
     doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
-    Kinks: NaN at the poles 0, -1, -2, ...""",
+    Kinks: -Inf at 0 and -0.0; NaN at the poles -1, -2, ...""",
 )
 digamma = unary_op(
     "digamma",
@@ -250,7 +250,8 @@ digamma = unary_op(
     lower=lower_formula(digamma_formula, branches=True),
     formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
-    doc="""Derivative of `lgamma`. Units: 1 -> 1. Kinks: NaN at the poles 0, -1, -2, ...""",
+    doc="""Derivative of `lgamma`; -Inf at 0 and Inf at -0.0. Units: 1 -> 1.
+    Kinks: Inf at 0; NaN at the poles -1, -2, ...""",
 )
 
 

@@ -97,13 +97,14 @@ power_less = binary_op(
 
 
 def xlogy_reference(x: Array, y: Array) -> Array:
-    return np.where(x == 0, x.dtype.type(0), x * np.log(y))
+    return np.where((x == 0) & (y == y), x.dtype.type(0), x * np.log(y))
 
 
 def xlogy_lower(jax: Any, x: Any, y: Any) -> Any:
     lax = jax.lax
     zero = lax.full_like(x, 0)
-    return lax.select(lax.eq(x, zero), zero, lax.mul(x, lax.log(y)))
+    nothing = lax.bitwise_and(lax.eq(x, zero), lax.eq(y, y))
+    return lax.select(nothing, zero, lax.mul(x, lax.log(y)))
 
 
 def xlogy_second_jvp(d: Value, z: Value, x: Value, y: Value) -> Value:
@@ -119,8 +120,8 @@ xlogy = binary_op(
     reference=xlogy_reference,
     lower=xlogy_lower,
     samples=(UniformSamples(), POSITIVE),
-    doc="""`x log y`, and 0 where x is 0 whatever y is. Units: u, 1 -> u. Kinks: in x it is `log y`, -Inf at y = 0;
-    in y it is `x / y`, 0 at the origin.""",
+    doc="""`x log y`, and 0 where x is 0 and y is any number, but not NaN. Units: u, 1 -> u. Kinks: in x it is `log y`,
+    -Inf at y = 0; in y it is `x / y`, 0 at the origin.""",
 )
 
 

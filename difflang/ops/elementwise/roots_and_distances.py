@@ -170,11 +170,13 @@ root_of_squares = unary_op(
 def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
     """Scaled by the larger leg, so that squares neither overflow nor underflow."""
     lax = jax.lax
-    long, short = lax.max(lax.abs(x), lax.abs(y)), lax.min(lax.abs(x), lax.abs(y))
-    flat = lax.bitwise_or(lax.eq(long, scalar_like(x, 0)), lax.eq(long, scalar_like(x, np.inf)))
+    u, v, endless = lax.abs(x), lax.abs(y), lax.full_like(x, np.inf)
+    long, short, flat = lax.max(u, v), lax.min(u, v), lax.eq(lax.max(u, v), scalar_like(x, 0))
     ratio = lax.div(short, lax.select(flat, lax.full_like(x, 1), long))
     grown = lax.mul(long, lax.sqrt(lax.add(scalar_like(x, 1), lax.mul(ratio, ratio))))
-    return lax.select(flat, long, grown)
+    # Inf also beside NaN, as in C99.
+    infinite = lax.bitwise_or(lax.eq(u, endless), lax.eq(v, endless))
+    return lax.select(infinite, endless, lax.select(flat, long, grown))
 
 
 def hypot_share_reference(x: Array, y: Array) -> Array:

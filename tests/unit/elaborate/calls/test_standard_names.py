@@ -71,6 +71,8 @@ VALUES = [
     ("softmax(v)", sp.softmax(V)), ("softmax(a, axis = 1)", sp.softmax(A, 1)), ("log_softmax(a, axis = 0)", sp.log_softmax(A, 0)), ("softmax([1000.0, 1000.0])", np.array([0.5, 0.5])), ("logsumexp([1000.0, 1000.0])", 1000 + math.log(2)),
     ("logsumexp([-inf, -inf])", -math.inf), ("norm(a)", float(np.linalg.norm(A))), ("norm(a, axis = 1)", np.linalg.norm(A, axis=1)), ("(7 // 2, -7 // 2, 7 % 3, -7 % 3)", (3, -4, 1, 2)), ("(7.5 // 2, -7.5 % 2)", (3.0, 0.5)),
     ("bit_and(12, 10) + bit_or(12, 10) + bit_xor(12, 10)", 8 + 14 + 6), ("shift_left(3, 2)", 12), ("map(|x| x^2, v)", V**2), ("vmap(|x, y| x * y)(v, p)", V * P), ("i32(-2.9)", -2), ("f64(true)", 1.0), ("bool(2)", True),
+    ("hypot([inf, nan, nan, -inf], [nan, -inf, 1.0, 2.0])", np.array([np.inf, np.inf, np.nan, np.inf])), ("xlogy([0.0, 0.0, 0.0], [nan, inf, -1.0])", np.array([np.nan, 0, 0])),
+    ("digamma([0.0, -0.0, -1.0])", np.array([-np.inf, np.inf, np.nan])), ("digamma(f32([0.0, -0.0]))", np.array([-np.inf, np.inf], np.float32)),
     ("2 ^ 10", 1024), ("v.sum()", V.sum()), ("v |> sum", V.sum()), ("(-2.0) ^ 3", -8.0), ("2.0 ^ -2", 0.25), ("p ^ v", P**V), ("round(2.5) + round(3.5)", 6.0), ("max(nan, 1.0)", math.nan),
 ]  # fmt: skip
 
