@@ -36,7 +36,7 @@ ELEMENTWISE = {
     "relu": (lambda x: np.maximum(x, 0), V), "softplus": (lambda x: np.logaddexp(0, x), V), "gelu": (lambda x: x * sp.ndtr(x), V),
     "erf": (sp.erf, V), "erfc": (sp.erfc, V), "erfinv": (sp.erfinv, U), "gamma": (sp.gamma, P), "lgamma": (sp.gammaln, P),
     "digamma": (sp.digamma, P),
-    "sinc": (lambda x: np.sinc(x / np.pi), V), "isnan": (np.isnan, V), "isinf": (np.isinf, V), "isfinite": (np.isfinite, V),
+    "sinc": (np.sinc, V), "isnan": (np.isnan, V), "isinf": (np.isinf, V), "isfinite": (np.isfinite, V),
 }  # fmt: skip
 
 
