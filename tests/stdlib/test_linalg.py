@@ -160,7 +160,8 @@ TABLE = [
     Like("kron", "kron", jnp.kron, (WIDE[:2], SQUARE[:, :3])),
     Like("block_diag", "block_diag", jl.block_diag, (WIDE, SQUARE)),
     Like("toeplitz", "toeplitz", jl.toeplitz, (B, C)),
-    Like("vander", "|x| vander(x, 4)", lambda x: jnp.vander(x, 4, increasing=True), (B,)),
+    Like("vander", "|x| vander(x, 4)", lambda x: jnp.vander(x, 4), (B,)),
+    Like("vander, increasing", "|x| vander(x, 4, increasing = true)", lambda x: jnp.vander(x, 4, increasing=True), (B,)),
 ]  # fmt: skip
 test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
