@@ -42,7 +42,7 @@ def wave(a: Any) -> Any:
 
 TABLE = [
     Like("solve_sylvester", "solve_sylvester", sylvester, (A, B, C), loose=5),
-    Like("solve_lyapunov", "solve_lyapunov", lambda a, q: sylvester(a, a.T, -q), (-A, Q), loose=5),
+    Like("solve_lyapunov", "solve_lyapunov", lambda a, q: sylvester(a, a.T, q), (-A, Q), loose=5),
     Like("polar", "|a| { let (u, h) = polar(a)\n  concat(u, h) }", polar, (TALL,), loose=20),
     Like("cosm and sinm", "|a| [cosm(a), sinm(a)]", wave, (A / 2,), loose=5),
     Like("circulant", "circulant", lambda c: jnp.stack([jnp.roll(c, i) for i in range(4)], axis=1), (TALL[:, 0],)),
@@ -57,7 +57,7 @@ def test_scipy_has_the_same() -> None:
     a, b, c = A.tolist(), B.tolist(), C.tolist()
     x, q, zeros, same = answer(f"(solve_sylvester({a}, {b}, {c}), solve_lyapunov({(-A).tolist()}, eye(3)), companion([-6.0, 11.0, -6.0]), grad(|m| {{ let (u, h) = polar(m)\n  u[0, 1] + h[0, 1] }})(2.0 * eye(2)))", IMPORTS, Engine("interpret"))  # fmt: skip
     np.testing.assert_allclose(x, sl.solve_sylvester(A, B, C), rtol=1e-11)
-    np.testing.assert_allclose(q, sl.solve_continuous_lyapunov(-A, -np.eye(3)), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(q, sl.solve_continuous_lyapunov(-A, np.eye(3)), rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(np.sort(np.linalg.eigvals(zeros).real), [1, 2, 3], rtol=1e-9)
     np.testing.assert_allclose(same, [[0, 0.75], [0.25, 0]], atol=1e-7)  # at equal singular values
 
