@@ -152,7 +152,7 @@ TABLE = [
     Like("linear_bias", "|t| linear_bias(3, 4, 2, steepest = t)", lambda t: t * jnp.array([1 / 16, 1 / 256])[:, None, None] * (jnp.arange(4) - jnp.arange(3)[:, None] - 1), (np.float64(1),)),
     Like("squared_error", "squared_error", optax.squared_error, (n(5), n(5))),
     Like("absolute_error", "absolute_error", lambda y, t: jnp.abs(y - t), (n(5), n(5))),
-    Like("huber", "|y, t| huber(y, t, delta = 0.5)", lambda y, t: jnp.where(jnp.abs(y - t) < 0.5, (y - t) ** 2 / 2, 0.5 * jnp.abs(y - t) - 0.125), (n(7), n(7))),
+    Like("huber_loss", "|y, t| huber_loss(y, t, delta = 0.5)", lambda y, t: jnp.where(jnp.abs(y - t) < 0.5, (y - t) ** 2 / 2, 0.5 * jnp.abs(y - t) - 0.125), (n(7), n(7))),
     Like("log_cosh", "log_cosh", optax.log_cosh, (n(5), n(5))),
     Like("quantile_error", "|y, t| quantile_error(y, t, 0.3)", lambda y, t: jnp.maximum(0.3 * (t - y), -0.7 * (t - y)), (n(5), n(5))),
     Like("binary_cross_entropy", "|z| binary_cross_entropy(z, [1.0, 0.0, 1.0, 0.0])", lambda z: optax.sigmoid_binary_cross_entropy(z, TRUTHS), (4 * n(4),)),
@@ -287,7 +287,7 @@ def test_empty_single_and_broken_numbers() -> None:
     [
         ("dropout([1.0], 1.0)", "DL0901"),
         ("dropout([1.0], nan)", "DL0901"),
-        ("huber([1.0], [1.0], delta = 0.0)", "DL0901"),
+        ("huber_loss([1.0], [1.0], delta = 0.0)", "DL0901"),
         ("quantile_error([1.0], [1.0], 1.5)", "DL0901"),
         ("focal_loss([1.0], [1.0], gamma = -1.0)", "DL0901"),
         ("smooth_labels([0], 2, -0.5)", "DL0901"),

@@ -173,10 +173,10 @@ def test_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         f.trace(0.5)
 
 
-SHAPES = """import losses (huber)
+SHAPES = """import losses (huber_loss)
 enum Shape { Disk(r: f64), Box(w: f64, h: f64, n: i32), Empty }
 fn area(s: Shape, k: f64) -> f64 = match s { Disk(r) => k * r^2, Box(w, h, n) => w * h * f64(n), Empty => k }
-fn loss(x: f64[3], y: f64[3]) -> f64 = mean(huber(x, y)) + max(x)
+fn loss(x: f64[3], y: f64[3]) -> f64 = mean(huber_loss(x, y)) + max(x)
 """
 
 

@@ -102,7 +102,7 @@ padded stacked normed solving shifted checked powers wide
 MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
 OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked", "early")  # derived a second time
 LIBRARY = [
-    ("losses", "huber"),
+    ("losses", "huber_loss"),
     ("geometry", "cross"),
     ("math", "gammainc"),
     ("nn", "layer_norm"),
