@@ -77,7 +77,7 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
     ),
     "a middle one beside what is no number": (
         LISTS,
-        "median_filter([1.0, nan, 2.0, 3.0, 4.0], 1)",
+        "median_filter([1.0, nan, 2.0, 3.0, 4.0], 3)",
         [np.nan, np.nan, np.nan, 3.0, 4.0],
     ),
     "a step of nadam without a gradient": (

@@ -87,7 +87,7 @@ TABLE = [
     *(Like(f"resample {m} of {n}", f"|x| resample(x, {m})", sampled(m), (LONG[:n],)) for n, m in ((1, 4), (8, 4), (8, 5), (8, 8), (8, 12), (9, 1), (9, 4), (9, 12), (9, 13))),
     Like("spectrogram", "|x, w| spectrogram(x, w, 2)", lambda x, w: jnp.stack([jnp.abs(jnp.fft.rfft(x[i : i + 4] * w)) ** 2 for i in (0, 2, 4)]), (X, Y)),
     Like("smoothed", "|x| smoothed(x, 2, 3)", lambda x: jnp.convolve(x, jnp.asarray(ss.savgol_coeffs(5, 3)), mode="valid"), (X,)),
-    Like("median_filter", "|x| median_filter(x, 1)", lambda x: jnp.median(jnp.stack([jnp.pad(x, 1, mode="edge")[k : k + 9] for k in range(3)]), axis=0), (X,)),
+    Like("median_filter", "|x| median_filter(x, 5)", lambda x: jnp.median(jnp.stack([jnp.pad(x, 2, mode="symmetric")[k : k + 9] for k in range(5)]), axis=0), (X,)),
     Like("moving_average", "|x| moving_average(x, 3)", lambda x: jnp.convolve(x, jnp.ones(3) / 3, mode="valid"), (X,)),
     Like("power_spectrum", "power_spectrum", lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2 / 9, (X,)),
     Like("frequencies", "|t| frequencies(9, t)", lambda t: jnp.fft.rfftfreq(9) / t, (np.float64(0.1),)),
@@ -121,10 +121,18 @@ def test_scipy_filters_alike() -> None:
     assert one == 1 and single == 6 and (grown == 4).all()
 
 
+def test_medians_of_any_size() -> None:
+    """Even sizes too, and those that are reflected several times."""
+    sizes = (1, 2, 3, 4, 5, 8, 9, 20, 41)
+    found = answer(f"({', '.join(f'median_filter({X.tolist()}, {k})' for k in sizes)})", IMPORTS, Engine("interpret"))
+    for got, k in zip(found, sizes, strict=True):
+        np.testing.assert_array_equal(got, nd.median_filter(X, k))
+
+
 def test_the_analytic_signal() -> None:
     """SciPy's, of an odd and an even number of values; the derivative of its envelope is that of differences."""
     ask = f"""(analytic({X.tolist()}), analytic({Y.tolist()}), jvp(|x| abs(analytic(x)))({X.tolist()}, {X[::-1].tolist()}) |> |(_, d)| d,
-      analytic([3.0]), median_filter([nan, 1.0, 2.0, 0.0], 1), median_filter(zeros(0), 1), kaiser(0, 1.0), smoothed([2.0], 0, 0))"""
+      analytic([3.0]), median_filter([nan, 1.0, 2.0, 0.0], 3), median_filter(zeros(0), 3), kaiser(0, 1.0), smoothed([2.0], 0, 0))"""
     odd, even, slope, one, middle, none, nothing, same = answer(ask, IMPORTS, Engine("interpret"))
     np.testing.assert_allclose(odd, ss.hilbert(X), atol=1e-14)
     np.testing.assert_allclose(even, ss.hilbert(Y), atol=1e-14)
