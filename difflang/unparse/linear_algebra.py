@@ -103,6 +103,6 @@ def solve(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 def solve_triangular(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     a, b = [writer.full_shape(v) for v in eqn.operands]
     type = tensor_type(eqn.results[0])
-    flags = ["lower = false"] * (not eqn.attrs["lower"])
+    flags = [f"lower = {'true' if eqn.attrs['lower'] else 'false'}"]
     flags += [f"{flag} = true" for flag in ("transposed", "unit") if eqn.attrs[flag]]
     return [call_fragment("solve_triangular", a, b, shape=type.shape, dtype=type.dtype, more=", ".join(flags))]

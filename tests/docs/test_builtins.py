@@ -140,7 +140,7 @@ KINDS = {
     "ord": {"i32", "u8", "f32"}, "num": {"i32", "u8", "f32", "c64"}, "any": {"bool", "i32", "u8", "f32", "c64"},
 }  # fmt: skip
 SIZES = {"..s": "4", "..a": "4", "..v": "4", "..p": "2", "..b": "", "kl": "1", "kh": "1", "kv": "1", "kd": "1"}
-VALUES = {"shape": "4", "dims": "1", "dim": "1", "int": "1"}
+VALUES = {"lower": "true", "shape": "4", "dims": "1", "dim": "1", "int": "1"}
 
 
 def argument(name: str, type: str, letter: str, dtype: str) -> tuple[str, str] | None:

@@ -60,11 +60,11 @@ def solve(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return emit_solve(cx, took, {"transposed": False})
 
 
-@builtin("solve_triangular", takes="a b lower? transposed? unit?")
+@builtin("solve_triangular", takes="a b lower transposed? unit?")
 def solve_triangular(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The same for a triangular matrix: the lower triangle is read, or the upper with `lower = false`."""
+    """The same for a triangular matrix, of which only the triangle that `lower` names is read."""
     took = BuiltinArgs(cx, args, name)
-    flags = {flag: took.flag(flag, default=flag == "lower") for flag in ("lower", "transposed", "unit")}
+    flags = {flag: took.flag(flag) for flag in ("lower", "transposed", "unit")}
     return emit_solve(cx, took, flags)
 
 

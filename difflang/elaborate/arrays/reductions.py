@@ -193,6 +193,8 @@ def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name)
     x, span = took.array("x"), args.span
     require_floats(cx, x, took.span("x"), name)
+    if name != "logsumexp":
+        require_axis(cx, took, x)
     axes = axes_argument(cx, took, x, args)
     # The result does not depend on `top`, so differentiating through it would only add cancelling terms.
     top = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_top", x, axes, span).value))
@@ -211,6 +213,20 @@ def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
     whole = elementwise(cx, "select", span, (empty, nothing, elementwise(cx, "add", span, (logs, top))))
     whole = as_array(cx, whole, span)
     return restore_axes(cx, whole, x, axes, span) if name == "logsumexp" and took.flag("keepdims") else whole
+
+
+def require_axis(cx: ElabContext, took: BuiltinArgs, x: Array) -> None:
+    """Libraries disagree about which axes of a matrix `softmax` is over. Errors: DL0319, DeferCheck."""
+    shape = x.tensor.shape
+    if took.is_present("axis") or took.args.lead_axes:
+        return
+    if any(isinstance(size, AxisSpread) for size in shape):
+        raise DeferCheck
+    if len(shape) > 1:
+        several = ", ".join(map(str, range(len(shape))))
+        way = f"`axis = -1` takes each row by itself, `axis = ({several})` all elements together"
+        message = f"`{took.name}` of an array with {len(shape)} axes is missing `axis`"
+        raise cx.error("DL0319", message, took.span("x"), f"this is {show_type(x.tensor)}", way)
 
 
 def log_of_sum(cx: ElabContext, powers: Array, x: Array, top: Array, axes: tuple[int, ...], span: Span) -> Array:

@@ -19,9 +19,9 @@ fn lines(a: f64[n, n], b: f64[n, m]) -> f64[n, m] = solve(a, b)
 fn one_for_all(a: f64[n, n], b: f64[k, n, m]) -> f64[k, n, m] = solve(a, b)
 fn all_for_one(a: f64[k, n, n], b: f64[n]) -> f64[k, n] = solve(a, b)
 fn lanes(a: f64[n, n], b: f64[k, n]) -> f64[k, n] = vmap(|v| solve(a, v))(b)
-fn below(a: f64[n, n], b: f64[n]) -> f64[n] = solve_triangular(a, b)
+fn below(a: f64[n, n], b: f64[n]) -> f64[n] = solve_triangular(a, b, lower = true)
 fn above(a: f64[n, n], b: f64[n]) -> f64[n] = solve_triangular(a, b, lower = false, unit = true)
-fn turned(a: f64[n, n], b: f64[n]) -> f64[n] = solve_triangular(a, b, transposed = true)
+fn turned(a: f64[n, n], b: f64[n]) -> f64[n] = solve_triangular(a, b, lower = true, transposed = true)
 fn inverse[T: float](a: T[..s]) -> T[..s] = inv(a)
 fn determinant(a: f64[n, n]) -> f64 = det(a)
 fn determinants(a: f64[k, n, n]) -> f64[k] = det(a)
@@ -55,7 +55,7 @@ fn orthogonal(a: f64[n, m]) -> f64 {
 }
 fn surprise(a: f64[n, n], x: f64[n]) -> f64 {
   let l = cholesky(a)
-  0.5 * sum(solve_triangular(l, x)^2) + sum(log([for i in 0..n => l[i, i]]))
+  0.5 * sum(solve_triangular(l, x, lower = true)^2) + sum(log([for i in 0..n => l[i, i]]))
 }
 fn spectra(a: f64[k, n, n]) -> f64[k, n] = vmap(spectrum)(a)
 fn skewed(a: f64[k, n, n]) -> f64 = sum(for i in 0..k => sum(cholesky(a[i] @ transpose(a[i]))^3))
@@ -229,6 +229,7 @@ REFUSED = [
     ("fn f(a: f32[n, n], b: f32) -> f32 = solve(a, b)", "DL0312", "as many axes"),
     ("fn f(a: i32[n, n]) -> i32[n, n] = inv(a)", "DL0311", "`inv` takes"),
     ("fn f(a: i32[2, 2]) -> i32 = det(a)", "DL0311", "`det` takes"),
+    ("fn f(a: f32[n, n]) -> f32[n, n] = solve_triangular(a, a)", "DL0319", "`solve_triangular` is missing `lower`"),
     ("fn f(a: f32[n, n]) -> f32[n, n] = solve_triangular(a, a, upper = true)", "DL0319", "has no parameter `upper`"),
 ]  # fmt: skip
 

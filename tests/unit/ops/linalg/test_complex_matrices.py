@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, Callable[[Array], Array], Array]] = {
     "a logarithm": ("{ let (s, l) = slogdet(a)\n concat(parts(s), reshape(l, [-1])) }", logarithm_and_sign, LARGE),
     "logarithms": ("{ let (s, l) = slogdet(a)\n concat(parts(s), reshape(l, [-1])) }", logarithm_and_sign, STACK),
     "Cholesky": ("parts(cholesky(a @ conj(transpose(a)) + eye(3)))", lambda a: parts(jnp.linalg.cholesky(hermitian(a))), GRADED),
-    "a lower triangle": ("parts(solve_triangular(a, a * 1j))", lambda a: parts(solve_triangular(a, a * 1j, lower=True)), GRADED),
+    "a lower triangle": ("parts(solve_triangular(a, a * 1j, lower = true))", lambda a: parts(solve_triangular(a, a * 1j, lower=True)), GRADED),
     "an upper one, turned": (
         "parts(solve_triangular(a, a * 1j, lower = false, transposed = true))",
         lambda a: parts(solve_triangular(a, a * 1j, lower=False, trans=1)), GRADED),
