@@ -16,11 +16,11 @@ from difflang.host.run_statements import HostRunner
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import pattern_names
-from difflang.types.module_scope import GlobalName, HostNames
+from difflang.types.module_scope import GlobalName, HostVars
 from difflang.types.type_errors import make_error
 
 
-class LazyGlobals(HostNames):
+class LazyGlobals(HostVars):
     """A module's top-level names, evaluated on demand. Errors: DL1209 for a value that only running the file gives."""
 
     def __init__(self, runner: HostRunner, items: tuple[tree.Item, ...]) -> None:

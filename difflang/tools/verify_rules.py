@@ -17,7 +17,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.module_imports import ModuleFile
 from difflang.syntax import tree
-from difflang.types.module_scope import HostNames
+from difflang.types.module_scope import HostVars
 
 if TYPE_CHECKING:
     from difflang.driver.interactive_session import SessionSnapshot
@@ -52,7 +52,7 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
     finally:
         # The values of the files were bound for these comparisons only.
         for module in checked.module.transitive_imports():
-            module.host = HostNames()
+            module.host = HostVars()
 
 
 def own_files(checked: CheckedProgram, path: Path | None) -> dict[CheckedProgram, Path | None]:

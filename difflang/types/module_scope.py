@@ -41,7 +41,7 @@ class HostVar(Struct, eq=False):
         return above or not by_function
 
 
-class HostNames(dict[str, HostVar]):
+class HostVars(dict[str, HostVar]):
     """Top-level variables by name. `sizes` holds those that may be sizes: to search all for each statement would cost
     the square of a program's length.
     """
@@ -72,8 +72,8 @@ class HostNames(dict[str, HostVar]):
         for name, var in other.items():
             self[name] = var
 
-    def copy(self) -> HostNames:
-        found = HostNames()
+    def copy(self) -> HostVars:
+        found = HostVars()
         found.update(self)
         return found
 
@@ -134,7 +134,7 @@ class ModuleScope(Struct, eq=False, dict=True):
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])
     # Declared names that are unusable because of a reported error.
     invalid_names: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])
-    host: HostNames = field(default_factory=HostNames)
+    host: HostVars = field(default_factory=HostVars)
     # Top-level names that functions read, with their first use.
     used: dict[str, Span] = field(default_factory=dict[str, Span])
     # The types that host loops yield.
@@ -197,7 +197,7 @@ class ModuleScope(Struct, eq=False, dict=True):
     def snapshot(self) -> ModuleScope:
         """A copy with the current declarations, unaffected by later changes."""
         tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
-        if type(self.host) is HostNames:
+        if type(self.host) is HostVars:
             tables["host"] = self.host.copy()
         copy = replace(self, records=RecordTable(), **tables)
         copy.records.update(self.records)

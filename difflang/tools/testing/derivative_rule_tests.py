@@ -27,7 +27,7 @@ from difflang.tools.testing.derivative_rule_comparison import (
     rounding_sensitivity,
 )
 from difflang.types.language_types import LangType, leaf_types
-from difflang.types.module_scope import HostNames
+from difflang.types.module_scope import HostVars
 
 POINTS = 3
 # A function with one of these errors at random arguments is not compared.
@@ -61,7 +61,7 @@ def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, see
             continue
         # Values of the file were bound for this comparison only.
         finally:
-            checked.module.host = HostNames()
+            checked.module.host = HostVars()
         if found is not None:
             return found
         reasons.append(f"at the drawn arguments, the derivative of `{decl.name}` without the rule depends on rounding")

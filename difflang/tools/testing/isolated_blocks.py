@@ -23,7 +23,7 @@ from difflang.host.run_statements import HostRunner
 from difflang.host.values import HostValue
 from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree
-from difflang.types.module_scope import HostNames
+from difflang.types.module_scope import HostVars
 
 
 class IsolatedBlocks:
@@ -49,7 +49,7 @@ class IsolatedBlocks:
         """A runner in a new scope, with the required `let`s of `preceding` evaluated. Errors: DifflangError."""
         module, session = self.checked.module, self.checked.session
         said, errors = len(session.diagnostics), session.errors
-        module.host = HostNames()
+        module.host = HostVars()
         runner = HostRunner(session, module, self.engine, self.access, self.seed, write, self.warn, self.program_args)
         runner.adopt_units(self.units)
         install_lazy_globals(self.checked.imported, runner)
@@ -63,7 +63,7 @@ class IsolatedBlocks:
             # The session is shared: leave nothing of this block in it.
             del session.diagnostics[said:]
             session.errors = errors
-            module.host = HostNames()
+            module.host = HostVars()
 
 
 def run_statement(runner: HostRunner, stmt: tree.Node, *, last: bool) -> HostValue:

@@ -6,7 +6,7 @@ import pytest
 
 from difflang.types.language_types import TupleType
 from difflang.types.layered_bindings import LayeredBindings
-from difflang.types.module_scope import HostNames, HostVar
+from difflang.types.module_scope import HostVar, HostVars
 
 
 def test_the_base_stays_as_it_is() -> None:
@@ -26,7 +26,7 @@ def test_the_base_stays_as_it_is() -> None:
 
 
 def test_sizes_are_the_whole_numbers_that_do_not_change() -> None:
-    names = HostNames()
+    names = HostVars()
     for name, static, mutable in (("n", 3, False), ("v", 3, True), ("b", True, False), ("x", None, False)):
         names[name] = HostVar(name, TupleType(()), mutable, static)
     assert names.sizes == {"n": 3} == names.copy().sizes
