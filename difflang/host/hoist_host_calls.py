@@ -33,6 +33,10 @@ class HostNames(Protocol):
         """Whether this is a call or a string that the host evaluates."""
         ...
 
+    def has_no_text(self, e: tree.Node) -> bool:
+        """Whether the value of an expression has no text, whatever its parts are."""
+        ...
+
     def varies(self, name: str) -> bool:
         """Whether the name is a variable."""
         ...
@@ -56,9 +60,9 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
     acting, texts = set[tree.Node](), set[tree.Node]()
     for node in reversed(order):
         children = evaluated_children(node)
-        if isinstance(node, tree.Str) or any(c in texts for c in children):
+        if isinstance(node, tree.Str) or (any(c in texts for c in children) and not names.has_no_text(node)):
             texts.add(node)
-        # Compiled code cannot choose a text: the host decides branches that have one.
+        # Compiled code cannot choose a text: the host decides branches that may have one.
         chooses = isinstance(node, (tree.If, tree.Match)) and node in texts
         if chooses or names.is_host(node) or any(c in acting for c in children):
             acting.add(node)

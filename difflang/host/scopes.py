@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from difflang.base.source import Span
 from difflang.host.values import HostValue
+from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.types.module_name_errors import access_error
 from difflang.types.module_scope import GlobalName, HostVar, ModuleScope
@@ -46,22 +47,42 @@ class HostScopes:
         """The `host fn` called as `f(x)`, `m.f(x)` or `x.f()`; None for anything else. Errors: DL0724 for a private
         one.
         """
-        m = self.module
-        if isinstance(e, tree.Member) and (other := self.named_module(e.base)) is not None:
-            found = GlobalName(other, e.name)
-        else:
-            records = [r for r in m.records.values() if isinstance(r, tree.Record)]
-            fields = {f.name for r in records for f in r.fields} if isinstance(e, tree.Member) else ()
-            name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
-            if m.host.get(name) is not None or name in fields:
-                return None
-            found = GlobalName(m, name) if name in m.fns else m.imported.get(name)
+        found = self.called_name(e)
         decl = found.module.fns.get(found.name) if found is not None else None
         if found is None or decl is None or not decl.host:
             return None
-        if found.module is not m and (error := access_error(found.module, found.name, e.span)):
+        if found.module is not self.module and (error := access_error(found.module, found.name, e.span)):
             raise error
         return found
+
+    def called_name(self, e: tree.Node) -> GlobalName | None:
+        """The top-level name that is called as `f(x)`, `m.f(x)` or `x.f()`."""
+        m = self.module
+        if isinstance(e, tree.Member) and (other := self.named_module(e.base)) is not None:
+            return GlobalName(other, e.name)
+        records = [r for r in m.records.values() if isinstance(r, tree.Record)]
+        fields = {f.name for r in records for f in r.fields} if isinstance(e, tree.Member) else ()
+        name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
+        if m.host.get(name) is not None or name in fields:
+            return None
+        return GlobalName(m, name) if name in m.fns else m.imported.get(name)
+
+    def has_no_text(self, e: tree.Node) -> bool:
+        """Whether the value of an expression has no text, whatever its parts are: a comparison, a call of a built-in,
+        or one of a function that is declared to return an array.
+        """
+        if isinstance(e, (tree.Assert, tree.Binary)):
+            return True
+        fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
+        if fn is None or (isinstance(fn, tree.Name) and self.is_free(fn.id)):
+            return fn is not None
+        found = self.called_name(fn)
+        decl = found.module.fns.get(found.name) if found is not None else None
+        return (
+            decl is not None
+            and isinstance(decl.result, (tree.TypeName, tree.TypeApply))
+            and decl.result.path[0] in DTYPES
+        )
 
     @contextmanager
     def scope(self, block: Span) -> Generator[None, None, None]:

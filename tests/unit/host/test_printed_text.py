@@ -79,3 +79,17 @@ for v in x { s = match v > 0.0 { true => "up", false => "down" } }
 print(t, s, x[0] > 0.5 and (if x[1] > 0.0 { "a" } else { "b" }) == "b")
 """
     assert ran(program)[1] == ["a", '(1, "bb") down true']
+
+
+@pytest.mark.parametrize(
+    "branch", ['sum(conv1d(w, w, padding = "same"))', 'scaled(x, "a")', '{ assert k > 1.0, "small"\n1.0 }']
+)
+def test_a_text_that_a_branch_only_uses_leaves_it_compiled(branch: str) -> None:
+    """The numbers of its branches have the type that the rest of the expression gives them."""
+    program = f"""let x: f64[n] = [1.0, 2.0]
+let w = reshape(x, [2, 1, 1])
+let k = 2.0
+fn scaled(x: f64[n], how: str) -> f64 = if how == "a" {{ sum(x) }} else {{ 1.0 }}
+print(sum(x) + if k > 3.0 {{ {branch} }} else {{ 2.0 }})
+"""
+    assert ran(program)[1] == ["5.0"]
