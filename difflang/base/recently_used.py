@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from operator import index
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -16,11 +17,12 @@ def set_program_cache_size(programs: int) -> None:
     """Keep at most so many compiled programs for each loaded file, one for each function and types of its arguments.
 
     Those used least recently are dropped, and compiled again when they are needed. The default is 256.
-    Errors: ValueError for less than 1.
+    Errors: ValueError for less than 1, TypeError for what is no whole number.
     """
-    if programs < 1:
-        raise ValueError(f"a cache keeps at least 1 program, not {programs}")
-    PROGRAM_LIMITS[0] = programs
+    count = index(programs)
+    if count < 1:
+        raise ValueError(f"a cache keeps at least 1 program, not {count}")
+    PROGRAM_LIMITS[0] = count
 
 
 class RecentlyUsed(Generic[K, V]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -34,6 +35,8 @@ def test_the_least_recently_used_entry_goes(three: None) -> None:
 def test_a_size_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         difflang.set_program_cache_size(0)
+    with pytest.raises(TypeError, match="integer"):
+        difflang.set_program_cache_size(cast(Any, 2.5))
 
 
 def kept(f: difflang.Function) -> int:
