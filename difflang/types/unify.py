@@ -36,7 +36,8 @@ class Unifier:
     def __init__(self) -> None:
         # The `where` clauses of the definition that is checked; None for one that depends on more than sizes.
         self.conditions: list[SizeCondition | None] = []
-        self.decided: dict[tuple[Dim, Dim, int], bool] = {}
+        # For sizes that were compared: numbers for which they differ, if some were found.
+        self.decided: dict[tuple[Dim, Dim, int], dict[str, int] | None] = {}
         # The sizes last found to differ for some numbers, and these numbers.
         self.differing: tuple[Dim, Dim, dict[str, int]] | None = None
         # Sizes that pass without a proof and without a `where` clause.
@@ -109,21 +110,22 @@ class Unifier:
         # What one more condition implies may not have held before.
         key = a, b, len(self.conditions)
         if key not in self.decided:
-            self.decided[key] = self.may_be_equal(a, b)
-        return self.decided[key]
+            self.decided[key] = self.numbers_apart(a, b)
+        if (numbers := self.decided[key]) is not None:
+            self.differing = a, b, numbers
+        return numbers is None
 
-    def may_be_equal(self, a: Dim, b: Dim) -> bool:
-        """Whether sizes are proved to be equal, or no small numbers that meet the conditions tell them apart."""
+    def numbers_apart(self, a: Dim, b: Dim) -> dict[str, int] | None:
+        """Small numbers that meet the conditions and tell two sizes apart; None if the sizes may be equal."""
         if always_equal(a, b):
-            return True
+            return None
         known = [c for c in self.conditions if c is not None]
         # A condition on more than sizes may exclude any of these numbers.
         if len(known) == len(self.conditions) and (numbers := differing_numbers(a, b, known)) is not None:
-            self.differing = a, b, numbers
-            return False
+            return numbers
         if not self.conditions:
             self.unproved.append((a, b))
-        return True
+        return None
 
     def same(self, a: LangType, b: LangType) -> bool:
         """Unify two types; returns whether that is possible."""
