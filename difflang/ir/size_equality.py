@@ -14,11 +14,21 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from difflang.ir.symbolic_dims import Dim, FloorDiv, dim_name, dim_names, polynomial_terms, substitute_dims
+from difflang.ir.symbolic_dims import (
+    Dim,
+    FloorDiv,
+    Poly,
+    atom_dim,
+    dim_name,
+    dim_names,
+    floor_div,
+    polynomial_terms,
+    substitute_dims,
+)
 
 MAX_CASES = 512  # remainders of all names together
 SAMPLES = 8192  # tried assignments of numbers to names
-LARGEST_SAMPLE = 64
+EXACT = 2.0**62  # numbers below do not overflow
 
 Samples = Mapping[str, NDArray[np.int64]]
 
@@ -32,7 +42,9 @@ class SizeCondition(Struct, frozen=True):
 
 def always_equal(a: Dim, b: Dim) -> bool:
     """Whether two sizes are proved to be equal, whatever their names stand for."""
-    difference = a - b
+    difference = canonical_divisions(a - b)
+    if difference == 0:
+        return True
     periods = division_periods(difference)
     if prod(periods.values()) > MAX_CASES:
         return False
@@ -42,6 +54,30 @@ def always_equal(a: Dim, b: Dim) -> bool:
         if substitute_dims(difference, lambda name, case=case: case.get(name, dim_name(name))) != 0:
             return False
     return True
+
+
+def canonical_divisions(dim: Dim) -> Dim:
+    """The same size, where divisions by numbers are not nested and have a constant below the divisor."""
+    total: Dim = 0
+    for monomial, coefficient in polynomial_terms(dim):
+        term: Dim = coefficient
+        for atom in monomial:
+            term = term * (canonical_division(atom) if isinstance(atom, FloorDiv) else dim_name(atom))
+        total = total + term
+    return total
+
+
+def canonical_division(atom: FloorDiv) -> Dim:
+    lhs, rhs = canonical_divisions(atom.lhs), canonical_divisions(atom.rhs)
+    if not isinstance(rhs, int) or rhs <= 0:
+        return floor_div(lhs, rhs) if rhs != 0 else atom_dim(atom)
+    whole = dict(polynomial_terms(lhs)).get((), 0) // rhs
+    lhs = lhs - whole * rhs
+    inner = lhs.terms[0][0][0] if isinstance(lhs, Poly) and lhs.terms[0][0] else None
+    # floor(floor(n / a) / b) = floor(n / (a b))
+    if isinstance(inner, FloorDiv) and lhs == atom_dim(inner) and isinstance(inner.rhs, int) and inner.rhs > 0:
+        lhs, rhs = inner.lhs, inner.rhs * rhs
+    return whole + floor_div(lhs, rhs)
 
 
 def division_periods(dim: Dim) -> dict[str, int]:
@@ -90,24 +126,30 @@ def related_conditions(names: Collection[str], conditions: Sequence[SizeConditio
 
 def small_numbers(names: Sequence[str]) -> Samples:
     """Every assignment of numbers from 1 on, up to one that depends on how many names there are."""
-    most = max(2, min(LARGEST_SAMPLE, int(SAMPLES ** (1 / len(names)))))
+    most = max(2, int(SAMPLES ** (1 / len(names))))
     # Of very many names some share an axis: that may miss numbers that differ, and finds no wrong ones.
     axes = np.indices((most,) * min(len(names), 13)).reshape(min(len(names), 13), -1) + 1
     return {name: axes[i % len(axes)].astype(np.int64) for i, name in enumerate(names)}
 
 
 def evaluate_dim(dim: Dim, samples: Samples) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The number of a size for each sample, and whether it is one: a size divided by less than 1 is none."""
+    """The number of a size for each sample, and whether it is one: a size divided by less than 1 is none, nor is one
+    that overflows.
+    """
     count = len(next(iter(samples.values())))
     total, valid = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    bound = np.zeros(count)
     for monomial, coefficient in polynomial_terms(dim):
-        term = np.full(count, coefficient, np.int64)
+        if abs(coefficient) >= EXACT:
+            return total, np.zeros(count, np.bool_)
+        term, most = np.full(count, coefficient, np.int64), np.full(count, abs(float(coefficient)))
         for atom in monomial:
             if not isinstance(atom, FloorDiv):
-                term = term * samples[atom]
-                continue
-            (lhs, fits), (rhs, divides) = evaluate_dim(atom.lhs, samples), evaluate_dim(atom.rhs, samples)
-            valid &= fits & divides & (rhs > 0)
-            term = term * (lhs // np.maximum(rhs, 1))
-        total = total + term
-    return total, valid
+                factor = samples[atom]
+            else:
+                (lhs, fits), (rhs, divides) = evaluate_dim(atom.lhs, samples), evaluate_dim(atom.rhs, samples)
+                valid &= fits & divides & (rhs > 0)
+                factor = lhs // np.maximum(rhs, 1)
+            term, most = term * factor, most * np.abs(factor.astype(np.float64))
+        total, bound = total + term, bound + most
+    return total, valid & (bound < EXACT)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from difflang.ir.size_equality import SizeCondition, always_equal, differing_numbers
+from difflang.ir.size_equality import Samples, SizeCondition, always_equal, differing_numbers, evaluate_dim
 from difflang.ir.symbolic_dims import Dim, dim_name, floor_div, substitute_dims
 
 N, K, S = map(dim_name, "nks")
@@ -19,6 +20,8 @@ EQUAL: list[tuple[Dim, Dim]] = [
     (floor_div(3 * N, 2), N + floor_div(N, 2)),
     (floor_div(N + S - 1, S), floor_div(N - 1, S) + 1),
     (floor_div(N * K + K, K), N + 1),
+    (floor_div(N + 999, 1000), floor_div(N - 1, 1000) + 1),
+    (floor_div(floor_div(N - 1, 1000) + 8, 7), floor_div(N + 999, 7000) + 1),
 ]
 DIFFERENT: list[tuple[Dim, Dim]] = [
     (floor_div(N + 1, 2), N),
@@ -26,6 +29,7 @@ DIFFERENT: list[tuple[Dim, Dim]] = [
     (2 * floor_div(N, 2), N),
     (K * floor_div(N, K), N),
     (floor_div(N, 7), floor_div(N + 1, 7)),
+    (floor_div(N, 1000), floor_div(N, 1001)),
 ]
 
 
@@ -47,6 +51,21 @@ def test_conditions_exclude_numbers() -> None:
     assert differing_numbers(2 * floor_div(N, 2), N, [EVEN]) is None
     assert differing_numbers(2 * floor_div(K, 2), K, [EVEN]) == {"k": 1}  # a condition on another size
     assert differing_numbers(N, K, [EVEN, SizeCondition(frozenset("nk"), lambda s: s["n"] == s["k"])]) is None
+
+
+def test_numbers_that_overflow_are_not_tried() -> None:
+    high = N * N * N * N
+    power = high * high * high * high  # of 16 it is 2^64
+
+    def equal_powers(samples: Samples) -> NDArray[np.bool_]:
+        (first, fits), (second, also) = (
+            evaluate_dim(power, samples),
+            evaluate_dim(substitute_dims(power, lambda _: K), samples),
+        )
+        return (first == second) & fits & also
+
+    assert differing_numbers(N, K, [SizeCondition(frozenset("nk"), equal_powers)]) is None
+    assert not evaluate_dim(2**70 * N, {"n": np.ones(3, np.int64)})[1].any()
 
 
 def test_a_size_that_stands_for_a_maximum_is_not_free() -> None:
