@@ -63,9 +63,14 @@ def drawing_graphs(graphs: Sequence[Graph]) -> set[Graph]:
     """The graphs that draw random numbers, themselves or in their regions."""
     found: set[Graph] = set()
     for graph in graphs:
-        if any(eqn.op.why_inactive == "draw" or not found.isdisjoint(eqn.regions) for eqn in graph.eqns):
+        if any(draws(eqn) or not found.isdisjoint(eqn.regions) for eqn in graph.eqns):
             found.add(graph)
     return found
+
+
+def draws(eqn: Eqn) -> bool:
+    """Whether an equation draws random numbers, or says of its operand that it was drawn, as from numbers given."""
+    return eqn.op.why_inactive in ("draw", "drawn")
 
 
 def rounds(eqn: Eqn, result: Value) -> bool:
@@ -130,7 +135,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
         self.lifted_steps: dict[tuple[Eqn, DependencyStep], DependencyStep] = {}
 
     def originates(self, eqn: Eqn) -> bool:
-        return eqn.op.why_inactive == "draw" or not self.drawing.isdisjoint(eqn.regions)
+        return draws(eqn) or not self.drawing.isdisjoint(eqn.regions)
 
     def param_fact(self, graph: Graph, place: int) -> PartialDependence:
         bit = 1 << place

@@ -49,6 +49,7 @@ DRAWN = {
     "a rate of dropout": ("import nn (dropout)\nlet y = grad(|r| sum(dropout([1.0, 2.0], r)))(0.5)", "dropout([1.0, 2.0], r)"),
     "steps that are accepted": ("import prob (metropolis)\nlet y = grad(|s| sum(metropolis(|x| -dot(x, x) / s, [0.0], 0.5, 5).x))(1.0)", "metropolis(|x| -dot(x, x) / s, [0.0], 0.5, 5)"),
     "a sampler that marks its draws": ("fn toss(p: f64) -> f64 = discrete(if uniform() < stop(p) { 1.0 } else { 0.0 }, p)\nlet y = grad(|p| p * toss(p))(0.3)", "discrete(if uniform() < stop(p) { 1.0 } else { 0.0 }, p)"),
+    "a sampler that is given its draws": ("fn toss(u: f64, p: f64) -> bool = discrete(u < stop(p), p)\nlet u = [0.1, 0.7]\nlet y = grad(|p| mean([for v in u => if toss(v, p) { 3.0 } else { p }]))(0.3)", "discrete(u < stop(p), p)"),
 }  # fmt: skip
 SILENT = {
     "stop around it": "let y = grad(|x| 10.0 * stop(round(x)) + x)(2.2)",
