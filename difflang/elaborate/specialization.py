@@ -315,13 +315,8 @@ def function_context(
     )
 
 
-def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
-    """The value of a function's body, checked against the declared result."""
-    from difflang.elaborate.derivatives import linear_functions
-
-    apply_decorators(cx, decl.attributes, decl.span)
-    if decl.attributes and not contains_loop(decl):
-        warn_unused_checkpoint(cx, decl.attributes, f"`{decl.name}` contains no loop")
+def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
+    """Check the `where` clauses of a function, or rely on them while a definition is checked. Errors: DL0315."""
     for clause in decl.where:
         holds = yield elaborate(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
@@ -329,6 +324,16 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
             raise cx.error("DL0315", f"`{decl.name}` requires {clause.span.text}", clause.span, f"{sizes} here")
         if cx.root.definition_only:
             cx.unifier.conditions.append(size_condition(holds.value) if isinstance(holds, Array) else None)
+
+
+def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
+    """The value of a function's body, checked against the declared result."""
+    from difflang.elaborate.derivatives import linear_functions
+
+    apply_decorators(cx, decl.attributes, decl.span)
+    if decl.attributes and not contains_loop(decl):
+        warn_unused_checkpoint(cx, decl.attributes, f"`{decl.name}` contains no loop")
+    yield require_conditions(cx, decl)
     if decl.result is not None:
 
         def unbound(span: Span, name: str) -> DifflangError:
@@ -405,6 +410,15 @@ def call_result(cx: ElabContext, instance: FunctionInstance, results: Values, fa
 # ---- Definitions
 
 
+def bind_arguments(cx: ElabContext, arguments: dict[str, Term]) -> None:
+    """Bind the parameters of a function and its sizes, for its body or its `where` clauses."""
+    for name, term in arguments.items():
+        cx.scope.bind(name, term)
+    for name, size in cx.annotations.bound.items():
+        if isinstance(size, Dim):
+            cx.scope.bind(name, size)
+
+
 def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Walk[None]:
     """Check a function definition: its sizes are names, its function parameters are known only by type."""
     annotations = AnnotationResolver(
@@ -415,14 +429,11 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
     if session.type_notes is not None:
         session.type_notes.definition_root = cx.root
     try:
-        for name, term in parameter_terms(cx, decl).items():
-            cx.scope.bind(name, term)
+        arguments = parameter_terms(cx, decl)
         for param in decl.params:
             if isinstance(cx.annotations.bound.get(param.name), Dim) and not is_dim(param.type):
                 raise size_and_value_error(param)
-        for name, size in cx.annotations.bound.items():
-            if isinstance(size, Dim):
-                cx.scope.bind(name, size)
+        bind_arguments(cx, arguments)
         result = yield elaborate_body(cx, decl)
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)

@@ -23,7 +23,16 @@ from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
 from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.specialization import call_operands, call_result, function_context, instantiate, parameter_terms
+from difflang.elaborate.reports.size_claims import with_differing_sizes
+from difflang.elaborate.specialization import (
+    bind_arguments,
+    call_operands,
+    call_result,
+    function_context,
+    instantiate,
+    parameter_terms,
+    require_conditions,
+)
 from difflang.elaborate.statements.decorators import check_rule_attributes
 from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.statements.printing import no_failure_in_caller, silence_if_suppressed
@@ -372,9 +381,15 @@ def elaborate_rule_alone(session: Session, module: ModuleScope, rule: tree.Rule)
     if rule.by == "linear_solve":
         linear_solve_rules.solver_roles(code, rule)
     arguments = parameter_terms(cx, decl)
+    with cx.child_scope():
+        bind_arguments(cx, arguments)
+        yield require_conditions(cx, decl)
     if rule.by == "linear_solve":
         bind_parameters(cx, code, rule, arguments)
         return
     result = cx.annotations.type(decl.result) if decl.result is not None else None
     how = inverse_rules.check_inverse_rule if rule.by == "inverse" else rule_value_and_tangent
-    yield how(cx, code, rule, arguments, result)
+    try:
+        yield how(cx, code, rule, arguments, result)
+    except DifflangError as error:
+        raise with_differing_sizes(cx.unifier, error) from None

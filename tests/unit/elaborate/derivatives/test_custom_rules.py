@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.base.source import Source
+from difflang.driver.check_and_run import check_program
 from difflang.execution.engine import Engine
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F64, Tensor
@@ -314,6 +316,27 @@ def test_elimination_turns_rows_round() -> None:
     a, b = np.array([[0.0, 2, 1], [1, 0, 0], [3, 0, 1e-3]]), np.array([3.0, 1, 5])
     found = answer(f"x({a.tolist()}, {b.tolist()})", source)
     compare_values(found, np.linalg.solve(a, b).tolist(), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("declared", "shape"),
+    [
+        ("pairs(x: f64[n]) -> f64[n // 2, 2] where n % 2 == 0 = reshape(x, [n // 2, 2])", "[n // 2, 2]"),
+        (
+            "pairs(x: f64[n], k: dim) -> f64[k, n // k] where k > 0 and n % k == 0 = reshape(x, [k, n // k])",
+            "[k, n // k]",
+        ),
+    ],
+)
+def test_a_rule_relies_on_the_conditions_of_its_function(declared: str, shape: str) -> None:
+    names = "x, k" if "k: dim" in declared else "x"
+    rule = f"rule pairs({names}) {{ (pairs({names}), linear |dx| reshape(dx, {shape})) }}\n"
+    call = names.replace("k", "2")
+    source = f"fn {declared}\n{rule}"
+    assert answer(f"grad(|x| sum(pairs({call})^2))([1.0, 2.0])", source).tolist() == [2.0, 4.0]
+    wrong = source.replace(f"(dx, {shape})", "(dx, [n // 3, 3])")
+    (report,) = check_program(Source("t.dfl", wrong)).errors
+    assert report.code == "DL0336" and report.helps[0].startswith("for ")
 
 
 def test_python_sees_rules() -> None:
