@@ -35,8 +35,9 @@ Range = tuple[float, float] | None  # uniform; None is a normal distribution
 RANGES: tuple[Range, ...] = (None, (0.1, 0.9), (1.1, 2.0), (-0.9, 0.9))
 INTEGERS = ((0, 3), (1, 4), (0, 2), (0, 1))  # half-open ranges
 ATTEMPTS = 24
-# Sizes of arrays, cycled through: distinct first, then all equal for functions that need square arrays.
-SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))
+# Sizes of arrays, cycled through: distinct first, then all equal for functions that need square arrays, and others that
+# `where` clauses may ask for.
+SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,), (12,), (8, 4), (4, 8), (1,), (2,), (60,))
 # For `dim` parameters: small, since they often select a part of an array.
 DIMS = (2, 3)
 

@@ -215,6 +215,16 @@ def test_a_changed_function_of_an_imported_file_is_seen(used: str, tmp_path: Pat
         assert [d.code for d in reports(source, tmp_path / "main.dfl")] == found
 
 
+@pytest.mark.parametrize(
+    "condition", ["n % 6 == 0", "n == 2 * m", "m == 2 * n", "n == 1", "n + m > 100", "n < 3 and m == n"]
+)
+def test_sizes_are_drawn_that_a_condition_admits(condition: str) -> None:
+    source = f"fn f(x: f64[n], y: f64[m]) -> f64 where {condition} = sum(x) * sum(y)\n"
+    rule = "rule f(x, y) { (f(x, y), linear |dx, dy| sum(dx) * sum(y) + sum(dy) * sum(x)) }\n"
+    assert reports(source + rule) == ()
+    assert [d.code for d in reports(source + rule.replace("+", "-"))] == ["DL1109"]
+
+
 def test_a_warning_comes_again_without_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     done = counted(monkeypatch)
     source = "fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)\nrule f(g, x) { (f(g, x), linear |dg, dx| dx) }"
