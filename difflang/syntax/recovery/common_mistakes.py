@@ -301,6 +301,11 @@ COMMON_MISTAKES = (
             only_if_repaired=True, replacement="=>"),
     CommonMistake("DL0101", "match x { A: 1 }", "at", "write a case as `pattern => value`", "", (("GIVES",),),
             only_if_repaired=True, replacement=" => "),
+    *(CommonMistake("DL0124", example, "state at", "a field has no default value",
+            "write a function that makes one: `fn make(x: f64 = 1.0) -> R = R(x)`", (DROP_TOKEN,),
+            r"=(?:\[[^\]\n]*\]|\([^)\n]*\)|[^\n,(){}\[\]#])*(?<!\s)")
+            for example in ("record R { x: f64 = 1.0 }", "record R { x: f64[n] = 1.0 }", "record R { x: D(f64) = 1.0 }",
+                            "enum E { A(x: f64 = 1.0) }")),
     CommonMistake("DL0101", "match x {\n  A => y = 1\n}", "opener at", "put an assignment in a case in braces",
             "write `A => { x = 1.0 }`", (DROP_TOKEN,), r"=[^\n,}]*"),
     CommonMistake("DL0101", "match x {\n  A => y += 1\n}", "opener at", "put an assignment in a case in braces",
