@@ -301,6 +301,8 @@ COMMON_MISTAKES = (
             only_if_repaired=True, replacement="=>"),
     CommonMistake("DL0101", "match x { A: 1 }", "at", "write a case as `pattern => value`", "", (("GIVES",),),
             only_if_repaired=True, replacement=" => "),
+    *(CommonMistake("DL0101", f"x = t.{number}", "before at", "a tuple has no numbered fields",
+            "destructure the tuple: `let (a, b) = t`", (("NAME",),)) for number in ("0", "0.1")),
     *(CommonMistake("DL0124", example, "state at", "a field has no default value",
             "write a function that makes one: `fn make(x: f64 = 1.0) -> R = R(x)`", (DROP_TOKEN,),
             r"=(?:\[[^\]\n]*\]|\([^)\n]*\)|[^\n,(){}\[\]#])*(?<!\s)")
