@@ -19,6 +19,14 @@ def lgamma_sum(a: mp.mpf, b: mp.mpf) -> mp.mpf:
     return mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
 
 
+def normal(z: mp.mpf) -> mp.mpf:
+    return mp.erfc(-z / mp.sqrt(2)) / 2
+
+
+def quantile(log: mp.mpf) -> mp.mpf:
+    return mp.findroot(lambda z: mp.log(normal(z)) - log, -mp.sqrt(-2 * log))
+
+
 def scaled(n: int, x: mp.mpf) -> mp.mpf:
     return mp.exp(-abs(x)) * mp.besseli(n, x)
 
@@ -44,6 +52,30 @@ LAWS = {
     "log_poisson": Law(
         "log_poisson(k, r)", "k r", lambda k, r: k * mp.log(r) - r - mp.loggamma(k + 1),
         [[0.5, 3.0, 15.5, 16.0, 100.0, 1e5], [1e-5, 1.0, 30.0, 1e4, 1e9]],
+    ),
+    "erfcx": Law("erfcx(x)", "x", lambda x: mp.exp(x * x) * mp.erfc(x), [[-3.0, 0.5, 1.2, 1.3, 1.99, 5.0, 30.0, 1e4]]),
+    "log_normal_cdf": Law(
+        "log_normal_cdf(z)", "z", lambda z: mp.log(normal(z)), [[-1e3, -40.0, -5.0, -1.9, -1.2, -0.5, 1e-3, 2.0, 6.0]]
+    ),
+    "ndtri": Law(
+        "ndtri(p)", "p", lambda p: quantile(mp.log(p)), [[1e-30, 1e-15, 0.05, 0.11, 0.3, 0.499, 0.7, 0.95, 0.9999]]
+    ),
+    "ndtri_exp": Law("ndtri_exp(l)", "l", quantile, [[-1e4, -100.0, -3.0, -2.0, -0.5, -0.05]]),
+    "log_gammainc": Law(
+        "log_gammainc(a, x)", "a x", lambda a, x: mp.log(mp.gammainc(a, 0, x, regularized=True)),
+        [[0.1, 1.0, 3.5, 50.0], [1e-10, 0.5, 3.0, 40.0]],
+    ),
+    "log_gammaincc": Law(
+        "log_gammaincc(a, x)", "a x", lambda a, x: mp.log(mp.gammainc(a, x, mp.inf, regularized=True)),
+        [[0.1, 3.5, 50.0], [3.0, 40.0, 900.0]], bounds=(("in_x_x", 100),),
+    ),
+    "log_betainc": Law(
+        "log_betainc(a, b, x)", "a b x", lambda a, b, x: mp.log(mp.betainc(a, b, 0, x, regularized=True)),
+        [[0.3, 2.0, 40.0], [0.7, 3.0], [1e-8, 0.1]],
+    ),
+    "log_betaincc": Law(
+        "log_betaincc(a, b, x)", "a b x", lambda a, b, x: mp.log(mp.betainc(a, b, x, 1, regularized=True)),
+        [[0.3, 2.0, 40.0], [0.7, 3.0], [0.9, 0.999]],
     ),
     "log_beta": Law(
         "log_beta(a, b)", "a b", lgamma_sum, [[1e-10, 0.1, 3.0, 100.0, 1e5], [0.5, 2.0, 20.0, 1e3, 1e10, 1e30]],
