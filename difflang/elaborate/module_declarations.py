@@ -19,6 +19,7 @@ from difflang.elaborate.statements import basic_statements, branches, checkpoint
 from difflang.elaborate.trampoline import run_walk
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
+from difflang.syntax.library_trees import parse_library
 from difflang.syntax.parse import ParsedModule, parse
 from difflang.syntax.tree_queries import pattern_names
 from difflang.types.annotations import GENERIC_BOUNDS, AnnotationResolver
@@ -174,9 +175,9 @@ def check_block_names(items: tuple[tree.Item, ...], session: Session) -> None:
 def load_prelude() -> ModuleScope:
     """The functions and rules of `stdlib/prelude.dfl`, which every file sees."""
     path = package_data.data_folder("stdlib") / "prelude.dfl"
-    source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"), library=True)
+    source, parsed = parse_library(path, "stdlib/prelude.dfl")
     module = ModuleScope(source)
-    for item in parse(source).module.items:
+    for item in parsed.module.items:
         if isinstance(item, tree.Fn):
             module.fns[item.name] = item
         elif isinstance(item, tree.Rule):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path, PurePath, PureWindowsPath
 
 from msgspec import Struct, field
@@ -24,7 +23,7 @@ from difflang.elaborate.module_declarations import declare_module
 from difflang.elaborate.reports.foreign_names import PACKAGE_NAMES
 from difflang.elaborate.reports.name_errors import is_language_name
 from difflang.syntax import tree
-from difflang.syntax.parse import ParsedModule, parse
+from difflang.syntax.library_trees import parse_library
 from difflang.types.module_name_errors import access_error
 from difflang.types.module_scope import DeclaredName, GlobalName, ModuleScope
 from difflang.types.type_errors import make_error
@@ -124,13 +123,6 @@ def open_module(
     default = first.default_float.name if found.library else default
     module, parsed = declare_module(source, session, default, first, parsed)
     return ModuleFile(module, parsed.items, found.path, found.path.parent, found.library, item)
-
-
-@lru_cache(maxsize=64)
-def parse_library(path: Path, name: str) -> tuple[Source, ParsedModule]:
-    """The source and syntax tree of a module of the standard library, parsed once for all programs."""
-    source = Source(name, path.read_text(encoding="utf-8"), library=True)
-    return source, parse(source)
 
 
 def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangError:
