@@ -36,18 +36,32 @@ from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.control.print_sink import PrintSink
 from difflang.passes.dce import dce
 from difflang.passes.substitute_dims import has_symbolic_dims
-from difflang.plan.budget_search import memory_limit, plan_memory
+from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
 from difflang.runtime import pytrees
 from difflang.runtime.adaptive_wait import AdaptiveWaiter
 from difflang.runtime.compile import Executable, compile_graph
 
 
+class PartOfProgram(Struct, frozen=True):
+    """A graph that becomes a part of a program of JAX, which chooses the kernel order. It is measured alone."""
+
+    memory_bytes: int
+    orders: bool = False
+
+
+def measure_part(graph: Graph, *, sparing: bool = False) -> PartOfProgram:
+    assert not sparing
+    return PartOfProgram(compile_graph(graph).memory_bytes)
+
+
 def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
-    """The graph as it is lowered; under a memory limit, with save policies chosen by prediction."""
+    """The graph as it is lowered; under a memory limit, the plan that XLA keeps within it. Errors: DL1012."""
     with pause_gc():
         limit = memory_limit(graph)
-        return plan_memory(graph, limit, capacity).graph if limit else finalize_graph(graph, capacity)
+        if limit:
+            return compile_within_limit(graph, limit, capacity, measure_part)[0].graph
+        return finalize_graph(graph, capacity)
 
 
 class PreparedGraph(Struct, frozen=True):
