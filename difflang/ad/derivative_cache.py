@@ -10,7 +10,15 @@ from difflang.ad import transpose as backward
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import MaybeValue
-from difflang.ops.ad_interface import JvpGraph, LinearizedGraph, Mask, MaybeValues, TransposedGraph
+from difflang.ops.ad_interface import (
+    JvpGraph,
+    LinearizedGraph,
+    Mask,
+    MaybeValues,
+    TransposedGraph,
+    or_zeros,
+    spread_by_mask,
+)
 from difflang.ops.loop.residual_selection import trim_residuals
 
 
@@ -119,11 +127,43 @@ class DerivativeCache:
         return ys, [None if d is None else found.take(d) for d in dxs]
 
     def jet(
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int, *, nests: bool = False
+    ) -> list[list[Value]]:
+        """Emit a graph along the line `xs + t dxs`: the Taylor coefficients of each result up to `order`.
+
+        With `nests`, nested tangents give them where an op has no series. Errors: DL0412 without `nests`.
+        """
+        before = len(builder.eqns)
+        try:
+            found = series.jet(graph, builder, xs, dxs, order)
+        except series.NoSeriesError:
+            if not nests:
+                raise
+            del builder.eqns[before:]
+            return self.nested_tangents(graph, builder, xs, dxs, order)
+        return [series.emit_coefficients(builder, y, (True,) * order) for y in found]
+
+    def nested_tangents(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int
     ) -> list[list[Value]]:
-        """Emit a graph along the line `xs + t dxs`: the Taylor coefficients of each result up to `order`."""
-        found = series.jet(graph, builder, xs, dxs, order)
-        return [series.emit_coefficients(builder, y, (True,) * order) for y in found]
+        """The same by a tangent of a tangent, and so on. Cost: doubles with each order."""
+        given, types = [d for d in dxs if d is not None], [r.type for r in graph.results]
+        moving = [i for i, type in enumerate(types) if type.tangent is not None]
+        line = graph
+        for n in range(1, order + 1):
+            inner = Builder()
+            points = [inner.param(v.type, v.hint) for v in (*graph.params, *given)]
+            steps = spread_by_mask(points[len(xs) :], tuple([d is not None for d in dxs]))
+            inputs = points[: len(line.params)]  # with the steps, from the second tangent on
+            ys, dys = self.push(line, inner, inputs, [*steps, *[None] * (len(inputs) - len(xs))])
+            last = [dys[i] for i in moving] if n == 1 else dys[-len(moving) :]
+            terms = [or_zeros(inner, d, types[i]) for i, d in zip(moving, last, strict=True)]
+            line = inner.finish([*ys, *[t if n == 1 else t / float(n) for t in terms]], name=graph.name)
+        results = builder.inline(line, *xs, *given)
+        found = [[y] for y in results[: len(types)]]
+        for place, i in enumerate(moving):
+            found[i] += results[len(types) + place :: len(moving)]
+        return found
 
 
 def adds_active(wanted: Mask, active: Mask) -> bool:

@@ -116,13 +116,17 @@ class TaylorCache:
         return builder.finish([eqn.op.factored(*xs, **eqn.attrs)])
 
 
-def unsupported_series_error(eqn: Eqn) -> DifflangError:
+class NoSeriesError(DifflangError):
+    """DL0412: an op without a series."""
+
+
+def unsupported_series_error(eqn: Eqn) -> NoSeriesError:
     name = eqn.op.custom_rule_name(eqn) if eqn.op.custom_rule_name is not None else eqn.op
     way = ("nest `jvp` or `f'`, which differentiate it to any order",)
     # Without regions it is an extern function of Python, which may have no derivative of higher order.
     if eqn.op.custom_rule_name is not None and not eqn.regions:
         way = (f"write `{name}` in the language, or its rule and nest `f'`",)
-    return DifflangError(Diagnostic("DL0412", f"`jet` has no series rule for `{name}`", (Label(eqn.span),), way))
+    return NoSeriesError(Diagnostic("DL0412", f"`jet` has no series rule for `{name}`", (Label(eqn.span),), way))
 
 
 def series_from_terms(terms: list[MaybeValue], *, line: bool = False) -> TaylorSeries:

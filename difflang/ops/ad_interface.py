@@ -127,7 +127,7 @@ class Ad(Protocol):
     ) -> tuple[Sequence[Value], MaybeValues]: ...
 
     def jet(
-        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int
+        self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int, *, nests: bool = False
     ) -> Sequence[Sequence[Value]]: ...
 
 

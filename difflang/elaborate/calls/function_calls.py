@@ -120,9 +120,11 @@ def elaborate_pipe(cx: ElabContext, e: tree.Pipe) -> Walk[Term]:
 
 @elaborates(tree.Prime)
 def elaborate_prime(cx: ElabContext, e: tree.Prime) -> Walk[Term]:
+    from difflang.elaborate.derivatives.scalar_derivative import PRIME
+
     fn = yield elaborate(cx, e.base)
     # Operators build closures; nothing is differentiated before the call.
-    return Closure(DerivativeCode("deriv", ((0,),)), (expect_function(cx, fn, e.base.span),))
+    return Closure(PRIME, (expect_function(cx, fn, e.base.span),))
 
 
 def transform_operator(cx: ElabContext, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:

@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
+from math import factorial, log2
+
 from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_jvp, trace_function
+from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_derivative, emit_jvp, trace_function
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.derivative_losses import loss_labels, warn_if_lost
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
-from difflang.elaborate.terms import Array, Term, leaves
+from difflang.elaborate.terms import Array, Closure, Term, leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
+from difflang.types.dtype_variables import prune_dtype
+from difflang.types.function_code import DerivativeCode
 from difflang.types.type_errors import make_error
+
+PRIME = DerivativeCode("deriv", ((0,),))
+# From this order on, derivatives are taken from the Taylor series: its cost grows with the square of the order, that of
+# nested tangents doubles with each prime.
+SERIES_ORDER = 4
+HIGHEST_ORDER = 64
 
 
 def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
-    """`f'(x)` of a function of one number: the jvp along 1."""
+    """`f'(x)` of a function of one number: the jvp along 1; where f has many primes itself, all of them at once."""
     what = "`f'` takes a function of one number"
+    base, order = without_primes(f)
+    order += 1
+    if order >= SERIES_ORDER:
+        f = base
+    if order > HIGHEST_ORDER:
+        limits = f"the order is at most {HIGHEST_ORDER}"
+        raise cx.error("DL0405", f"this is a derivative of order {order}", args.span, "", limits)
     traced = yield trace_scalar_function(cx, f, args, wrt, what)
     if not isinstance(traced.result, Array):
         raise not_scalar_error(cx, args, what)
     yield require_differentiable_result(cx, "deriv", f, traced, args, wrt)
     warn_if_lost(cx, f, traced, args, wrt)
+    if order >= SERIES_ORDER:
+        return Array(emit_nth_derivative(cx, traced, order, args.span))
     one = unit_tangent(cx, traced, args.span)
     _, (change, *_) = emit_jvp(cx, traced, [one], args.span)
     return Array(change)
+
+
+def without_primes(f: Term) -> tuple[Term, int]:
+    """A function without its primes, and how many it has."""
+    count = 0
+    while isinstance(f, Closure) and f.code == PRIME:
+        (f,), count = f.captures, count + 1
+    return f, count
+
+
+def emit_nth_derivative(cx: ElabContext, traced: TracedFunction, order: int, span: Span) -> Value:
+    """The derivative of that order of the first result, from its Taylor series."""
+    types = [r.type for r in traced.graph.results]
+    moving = [t for t in types if isinstance(t, Tensor) and prune_dtype(t.dtype).differentiable]
+    # Coefficient n along c is f^(n) c^n / n!. With c near the mean factor of n! small types do not overflow.
+    power = round(log2(factorial(order)) / order)
+    cx.builder.span = span
+    along = cx.builder.const(2**power, traced.points[0].type)
+    mask = (True, *[False] * len(traced.consts))
+    _, found = emit_derivative(cx, "jet", traced, [along], moving * order, mask, span, order=order, nests=True)
+    return found[(order - 1) * len(moving)] * (factorial(order) / 2 ** (power * order))
 
 
 def trace_scalar_function(

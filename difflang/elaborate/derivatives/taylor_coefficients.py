@@ -6,7 +6,12 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.derivatives.grad_jvp_vjp import emit_derivative
 from difflang.elaborate.derivatives.jacobians import build_tangent
-from difflang.elaborate.derivatives.scalar_derivative import WrtPath, trace_scalar_function, unit_tangent
+from difflang.elaborate.derivatives.scalar_derivative import (
+    HIGHEST_ORDER,
+    WrtPath,
+    trace_scalar_function,
+    unit_tangent,
+)
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.expressions.primary_expressions import stack_arrays
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
@@ -20,8 +25,6 @@ from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import DerivativeCode
 from difflang.types.language_types import tangent_type
 from difflang.types.type_errors import DeferCheck
-
-HIGHEST_ORDER = 64  # the number of equations grows with the square of the order
 
 
 def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:

@@ -65,7 +65,9 @@ def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
 
 
-def jet_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, order: int) -> tuple[Type, ...]:
+def jet_type(
+    same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, order: int, nests: bool = False
+) -> tuple[Type, ...]:
     """jet(*xs, *dxs) {f} -> *ys, then their coefficients of order 1, of order 2, ..."""
     (f,) = regions
     params, results = f.type
@@ -78,7 +80,8 @@ def jet_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     """The Taylor series of the results, in the graph of the equation."""
     (f,), wrt, order = eqn.regions, eqn.attrs["wrt"], eqn.attrs["order"]
     n = len(f.params)
-    series = ad.jet(f, builder, operands[:n], spread_by_mask(operands[n:], wrt), order)
+    dxs = spread_by_mask(operands[n:], wrt)
+    series = ad.jet(f, builder, operands[:n], dxs, order, nests=eqn.attrs.get("nests", False))
     moving = [s for s in series if s[0].type.tangent is not None]
     return [*[s[0] for s in series], *(s[k] for k in range(1, order + 1) for s in moving)]
 
@@ -120,6 +123,7 @@ jet = OPS.declare(
         reject_unexpanded("jet"),
         expand=jet_expand,
         doc="""jet(*xs, *dxs) {f}: f's results along the line `xs + t dxs`, and their Taylor coefficients in t up to
-        `order`. `wrt` says which params move.""",
+        `order`. `wrt` says which params move. With `nests`, nested tangents give the coefficients of a function with
+        an op that has no series.""",
     )
 )

@@ -327,3 +327,45 @@ fn g(t: f64) -> f64[3] = jet(|s| own(t) * s, order = 2)(t)
     with pytest.raises(DifflangError, match="no series rule for `own`"):
         program.f.interpret(1.0)
     np.testing.assert_array_equal(program.g.interpret(3.0), [27.0, 9.0, 0.0])
+
+
+PRIMES = r"""float f64
+fn f(x: f64) -> f64 = sin(x * x) * exp(x)
+fn own(x: f64) -> f64 = x * x
+rule own(x) { (own(x), linear |dx| 2.0 * x * dx) }
+fn pair(x: f64) -> f64[2] = [f(x), 1.0 / x]
+"""
+
+
+@pytest.mark.parametrize("order", [3, 4, 7, 16, 30])
+def test_many_primes_are_one_series(order: int) -> None:
+    """Their cost grows with the square of their number: nested, 16 took 150 s."""
+    primes = "'" * order
+    module: Any = difflang.loads(
+        f"{PRIMES}fn g(x: f64) -> f64[2] = pair{primes}(x)\nfn h(z: c128) -> c128 = exp{primes}(2.0 * z)\n"
+    )
+    with mp.workdps(60):
+        want = [
+            float(mp.diff(lambda x: mp.sin(x * x) * mp.exp(x), 0.5, order)),
+            float((-1) ** order * mp.factorial(order) * 2 ** (order + 1)),
+        ]
+    np.testing.assert_allclose(module.g.interpret(0.5), want, rtol=1e-13)
+    np.testing.assert_allclose(module.h.interpret(0.5j), np.exp(1j), rtol=1e-14)
+    assert len(differentiate(module.g._elaborate(("f64",), {}).graph).eqns) < 40 * (order + 1) ** 2
+
+
+def test_many_primes_of_a_function_with_a_rule() -> None:
+    """It has no series: its tangents are nested. The derivative of many primes is a derivative like any other."""
+    module: Any = difflang.loads(f"""{PRIMES}
+fn g(x: f64) -> f64 = (|x| own(x)^2 * x)''''(x)
+fn h(x: f64, k: f64) -> f64 = (|x| own(x * k) + x^4 * k)'''''(x)
+fn s(x: f64) -> f64 = grad((|x| x^6)'''')(x)
+""")
+    found = [module.g.interpret(3.0), module.h.interpret(3.0, 2.0), module.s.interpret(3.0)]
+    np.testing.assert_allclose(found, [360.0, 0.0, 2160.0], rtol=1e-14)
+
+
+def test_primes_have_a_highest_order() -> None:
+    with pytest.raises(DifflangError, match="a derivative of order 65") as caught:
+        checked(f"{PRIMES}fn g(x: f64) -> f64 = f{65 * chr(39)}(x)\n")
+    assert [d.code for d in caught.value.diagnostics] == ["DL0405"]
