@@ -14,6 +14,18 @@ from difflang.types.module_scope import ModuleScope, RecordTable
 from difflang.types.suggested_fixes import let_to_var_fix
 from difflang.types.type_errors import DeferCheck, make_error
 
+# What other libraries, or earlier versions of this one, call a name of the library.
+OTHER_NAMES = {
+    **dict.fromkeys(("logpdf", "log_pdf", "log_prob", "logpmf"), "log_density"),
+    **dict.fromkeys(("pdf", "pmf", "prob"), "density"),
+    **dict.fromkeys(("ppf", "icdf"), "quantile_of"),
+    **dict.fromkeys(("rvs", "sample"), "draw"),
+    "logcdf": "log_cdf",
+    "logsf": "log_sf",
+    "companion": "polycompanion",
+    "huber": "huber_loss",
+}
+
 
 def access_error(
     module: ModuleScope, name: str, span: Span, *, whole: Span | None = None, is_builtin: bool = False
@@ -43,7 +55,11 @@ def access_error(
 def missing_name_error(module: ModuleScope, name: str, span: Span) -> DifflangError:
     public, words = sorted(module.public_names), split_words(name)
     homes = [home for home in stdlib_modules_of_name().get(name, ()) if home != module.name]
-    way, fixes = did_you_mean(name, public, span)
+    other = OTHER_NAMES.get(name, "")
+    if other in public:
+        way, fixes = f"did you mean `{other}`?", ()  # no fix: its parameters may be others
+    else:
+        way, fixes = did_you_mean(name, public, span)
     if homes and not fixes:
         way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
     # Names that share a word with the missing one come first.

@@ -518,7 +518,10 @@ assert "jax" not in sys.modules
         ("import nn (dense, softmax)\n", "`softmax` belongs to the language and needs no module"),
         ("import linalg\nlet g = linalg.grad(sin)(1.0)\n", "`grad` belongs to the language and needs no module"),
         ("import nn\nlet z = nn.adam(1.0)\n", "it is in `optim`: `import optim (adam)`"),
-        ("import stats\nlet z = stats.log_pdf(1.0)\n", "it has log_density, dirichlet_log_density"),
+        ("import stats\nlet z = stats.log_pdf(1.0)\n", "did you mean `log_density`?"),
+        ("import stats (ppf)\n", "did you mean `quantile_of`?"),
+        ("import stats (dirichlet_logs)\n", "it has dirichlet_log_density"),
+        ("import losses (huber)\n", "did you mean `huber_loss`?"),
         ("import optim (adam_init)\n", "it has adam, …"),
     ],
 )
