@@ -23,14 +23,26 @@ def dtype_kind(dtype: DType) -> str:
 
 
 class HloArray:
-    """An array of the program being emitted: an MLIR value, with NumPy's operators."""
+    """An array of the program being emitted: an MLIR value, with NumPy's operators.
 
-    __slots__ = ("dtype", "shape", "value", "writer")
+    `number` is the value of a constant; `scale` is the last constant factor of a product.
+    """
+
+    __slots__ = ("dtype", "number", "scale", "shape", "value", "writer")
     # Lets a NumPy number on the left defer to `__radd__` and its like.
     __array_ufunc__ = None
 
-    def __init__(self, writer: JaxFacade, value: Any, dtype: DType, shape: Shape) -> None:
+    def __init__(
+        self,
+        writer: JaxFacade,
+        value: Any,
+        dtype: DType,
+        shape: Shape,
+        number: float | None = None,
+        scale: float | None = None,
+    ) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
+        self.number, self.scale = number, scale
 
     @property
     def ndim(self) -> int:
@@ -128,6 +140,11 @@ class HloArray:
     def like(self, value: Any) -> HloArray:
         """Another value of the same type."""
         return HloArray(self.writer, value, self.dtype, self.shape)
+
+    def scaled_like(self, x: HloArray) -> HloArray:
+        """This array, known to have a constant factor if `x` has."""
+        self.scale = x.scale
+        return self
 
     def astype(self, dtype: Any) -> HloArray:
         return self.writer.convert(self, dtype)

@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_and_dot
+from difflang.lower.stablehlo import constant_factors, control_flow, gather_and_scatter, reduce_and_dot
 from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind
 
 ir = mlir.ir
@@ -101,6 +101,7 @@ class JaxFacade:
             *("select", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
             *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "bitwise_not", "is_finite"),
             *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice", "slice_in_dim"),
+            "optimization_barrier",
         )
         return {
             **{name: partial(self.unary, name) for name in UNARY},
@@ -169,7 +170,8 @@ class JaxFacade:
         key = (number.tobytes(), dtype, shape)
         if key not in self.numbers:
             value = HloArray(self, mlir.ir_constant(number), dtype, ())
-            self.numbers[key] = self.broadcast_to(value, shape) if shape else value
+            found = self.numbers[key] = self.broadcast_to(value, shape) if shape else value
+            found.number = float(number) if dtype_kind(dtype) == "f" else None
         return self.numbers[key]
 
     def array(self, x: Any) -> HloArray:
@@ -224,22 +226,29 @@ class JaxFacade:
 
     def unary(self, name: str, x: HloArray) -> HloArray:
         if x.dtype.kind == "f" and x.dtype.itemsize > 2:
-            return x.like(UNARY[name](x.value))
+            found = x.like(UNARY[name](x.value))
+            return found.scaled_like(x) if name == "abs" else found
         return self.lower_with_jax(getattr(jax.lax, name), x)
 
     def binary(self, name: str, x: Any, y: Any) -> HloArray:
         x, y = self.alike(x, y)
         emit, kinds = BINARY[name]
-        if dtype_kind(x.dtype) in kinds:
+        if dtype_kind(x.dtype) not in kinds:
+            return self.lower_with_jax(getattr(jax.lax, name), x, y)
+        if name not in ("mul", "div"):
             return x.like(emit(x.value, y.value))
-        return self.lower_with_jax(getattr(jax.lax, name), x, y)
+        x, y, scale = constant_factors.hold_constant_factors(name, x, y)
+        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
+
+    def optimization_barrier(self, x: HloArray) -> HloArray:
+        return x.like(single_value(stablehlo.optimization_barrier([x.value])))
 
     def shifted(self, emit: Callable[..., Any], x: HloArray, y: Any) -> HloArray:
         x, y = self.alike(x, y)
         return x.like(emit(x.value, y.value))
 
     def neg(self, x: HloArray) -> HloArray:
-        return x.like(stablehlo.negate(x.value))
+        return x.like(stablehlo.negate(x.value)).scaled_like(x)
 
     def bitwise_not(self, x: HloArray) -> HloArray:
         return ~x
@@ -334,7 +343,7 @@ class JaxFacade:
         x = self.array(x)
         shape = tuple(shape)
         value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.int_array_attr(dims))
-        return HloArray(self, value, x.dtype, shape)
+        return HloArray(self, value, x.dtype, shape, scale=x.scale)
 
     def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> HloArray:
         dtype = np.dtype(dtype)
@@ -344,7 +353,7 @@ class JaxFacade:
         shape = tuple(shape)
         if shape == x.shape:
             return x
-        return HloArray(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
+        return HloArray(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape, scale=x.scale)
 
     def squeeze(self, x: HloArray, axes: Sequence[int]) -> HloArray:
         return self.reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
@@ -359,7 +368,7 @@ class JaxFacade:
         if tuple(perm) == tuple(range(x.ndim)):
             return x
         value = stablehlo.transpose(x.value, self.int_array_attr(perm))
-        return HloArray(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
+        return HloArray(self, value, x.dtype, tuple([x.shape[i] for i in perm]), scale=x.scale)
 
     def slice(
         self, x: HloArray, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None
@@ -367,7 +376,7 @@ class JaxFacade:
         steps = steps or (1,) * x.ndim
         value = stablehlo.slice(x.value, *[self.int_array_attr(places) for places in (starts, stops, steps)])
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
-        return HloArray(self, value, x.dtype, shape)
+        return HloArray(self, value, x.dtype, shape, scale=x.scale)
 
     def slice_in_dim(self, x: HloArray, start: int, stop: int, stride: int = 1, axis: int = 0) -> HloArray:
         starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
@@ -382,9 +391,8 @@ class JaxFacade:
         if allow_negative_indices:
             return self.lower_with_jax(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
         values = [i.value for i in places]
-        return HloArray(
-            self, stablehlo.dynamic_slice(x.value, values, self.int_array_attr(sizes)), x.dtype, tuple(sizes)
-        )
+        value = stablehlo.dynamic_slice(x.value, values, self.int_array_attr(sizes))
+        return HloArray(self, value, x.dtype, tuple(sizes), scale=x.scale)
 
     def dynamic_update_slice(
         self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True

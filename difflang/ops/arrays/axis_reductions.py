@@ -394,11 +394,13 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
 def norm_formula(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:
     """Scaled by a power of two, which is exact, so that the greatest square neither overflows nor underflows.
 
-    `held` is a barrier: a compiler that knows x would square it first and divide by the square of the unit.
+    `held` is a barrier: a compiler that knows x, and with it the unit, would square x first and divide by the square of
+    the unit, and would turn a power of the length into a product of powers.
     """
+    x = held(x)
     top = m.max(m.abs(x), axis=axes, keepdims=True, initial=0.0)
     unit = accurate_elementary.binade(m, top, safe_max_exponent(x.dtype))
-    scaled = held(x / unit)
+    scaled = x / unit
     length = m.sqrt(m.sum(scaled * scaled, axis=axes)) * m.squeeze(unit, axis=axes)
     return m.where(m.isinf(m.squeeze(top, axis=axes)), m.inf, length)
 
