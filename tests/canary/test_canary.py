@@ -1,7 +1,7 @@
 """Programs that make XLA on the CPU crawl or die when they reach it whole: run these whenever jaxlib moves.
 
 Every compile is in a process of its own, so that a crash is a failed test. Limits are several times what an idle
-machine takes; what they guard against is thousands of times slower, or never ends.
+machine takes, in CPU time; what they guard against is thousands of times slower, or never ends.
 """
 
 from __future__ import annotations
