@@ -19,7 +19,7 @@ from difflang.driver.type_specs import declared_arguments, parse_type
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import Session
 from difflang.host.data.array_headers import read_headers
-from difflang.host.data.read_values import BROKEN, FileRead, ValueReader
+from difflang.host.data.read_values import ARRAY_READ_BUILTINS, BROKEN, FileRead, ValueReader
 from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
@@ -62,11 +62,11 @@ def data_headers(data: Path, name: str) -> Mapping[str, Any]:
 
 
 def reads_of_file(checked: CheckedProgram, path: Path | None, data: Path) -> list[FileRead]:
-    """The calls that read this file, each once."""
+    """The calls that read arrays of this file, each once."""
     folder, target = path.parent if path is not None else Path.cwd(), data.resolve()
     found: dict[tree.Node, FileRead] = {}
     for read in checked.reads:
-        name = read.given.text(0)
+        name = read.given.text(0) if read.given.function.name in ARRAY_READ_BUILTINS else None
         if name is not None and (folder / name).resolve() == target:
             found.setdefault(read.given.call, read)
     return list(found.values())

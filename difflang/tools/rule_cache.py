@@ -1,7 +1,7 @@
 """Remembers which rules were verified, in the user's cache folder, by everything that the verdict depends on.
 
-A key covers the rule, its function, what these and their callers mention, the files that the program imports, and the
-compiler. Errors are not remembered: a program with one does not run.
+A key covers the rule, its function, what these and their callers mention, the files that the program imports, the data
+files that these read, and the compiler. Errors are not remembered: a program with one does not run.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from difflang.syntax.tree_queries import mentioned_names, pattern_names
 class RuleCache:
     """The verdicts of a program's rules. A program that calls Python has none: its functions cannot be hashed."""
 
-    def __init__(self, checked: CheckedProgram) -> None:
+    def __init__(self, checked: CheckedProgram, path: Path | None) -> None:
         modules = checked.module.transitive_imports()
         self.usable = not any(m.externs for m in modules)
+        self.reads = [(read.given.span, read.given.text(0)) for read in checked.reads]
+        self.folders = [path.parent if path is not None else Path.cwd(), *[f.folder for f in checked.imported]]
         self.imported = [f.module for f in checked.imported if not f.library]
         self.module, self.declared = checked.module, dict(declared_items(checked.items))
 
     def get(self, rule: tree.Rule) -> tuple[Diagnostic, ...] | None:
         """The warnings of a verified rule; None if it must be verified."""
-        if not self.usable:
+        key = self.key(rule) if self.usable else None
+        if key is None:
             return None
-        key = self.key(rule)
         try:
             data = read_entry(verdict_file(key), key)
             warnings = [] if data is None else json.loads(data)
@@ -44,16 +46,18 @@ class RuleCache:
 
     def put(self, rule: tree.Rule, found: tuple[Diagnostic, ...]) -> None:
         """Remember a verdict, except an error. If the folder cannot be used, the next check only takes longer."""
-        if not self.usable or any(d.severity == "error" for d in found):
+        key = self.key(rule) if self.usable and all(d.severity != "error" for d in found) else None
+        if key is None:
             return
-        key = self.key(rule)
         with suppress(OSError):
             data = json.dumps([{"message": d.message, "helps": d.helps} for d in found])
             write_entry(verdict_file(key), key, data.encode())
 
-    def key(self, rule: tree.Rule) -> str:
-        """A hash of the compiler, the imported files, and all declarations that the rule, its function and its callers
-        mention. What a name of another file stands for is not followed: a file counts as a whole.
+    def key(self, rule: tree.Rule) -> str | None:
+        """A hash of the compiler, the imported files, all declarations that the rule, its function and its callers
+        mention, and the data files that these read; None if the name of one is known only at run time.
+
+        What a name of another file stands for is not followed: a file counts as a whole.
         """
         digest = hashlib.sha256(f"{compiler_stamp()}\0{rule.name}\0{rule.span.text}".encode())
         digest.update(f"\0{rule.span.source.name}".encode())
@@ -61,10 +65,24 @@ class RuleCache:
             digest.update(f"\0{module.source.name}\0{module.default_float}".encode())
         for module in self.imported:
             digest.update(f"\0{module.source.text}".encode())
-        for name in reached_names(rule, self.declared):
-            for decl in self.declared[name]:
-                digest.update(b"\0" + decl.span.text.encode())
+        reached = [decl for name in reached_names(rule, self.declared) for decl in self.declared[name]]
+        for decl in reached:
+            digest.update(b"\0" + decl.span.text.encode())
+        for span, name in self.reads:
+            if span.source is not self.module.source or any([d.span.contains(span) for d in reached]):
+                if name is None:
+                    return None
+                digest.update("".join([f"\0{file_stamp(folder / name)}" for folder in self.folders]).encode())
         return digest.hexdigest()
+
+
+def file_stamp(path: Path) -> str:
+    """The size and the time of a file; empty if there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{status.st_size}/{status.st_mtime_ns}"
 
 
 def declared_items(items: tuple[tree.Item, ...]) -> Iterator[tuple[str, list[tree.Node]]]:

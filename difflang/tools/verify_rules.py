@@ -34,7 +34,7 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
         return
     from difflang.tools.rule_cache import RuleCache
 
-    cache = RuleCache(checked)
+    cache = RuleCache(checked, path)
     try:
         for rule, program in rules:
             found = cache.get(rule)

@@ -40,7 +40,8 @@ BROKEN = (
 )  # fmt: skip
 
 
-READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
+ARRAY_READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
+READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json")
 
 
 class FileRead(Struct, frozen=True, eq=False):
@@ -193,5 +194,6 @@ class ValueReader:
         return found or holds
 
 
-for _name, _format in [("load", None), *[(f"read_{f}", f) for f in ("csv", "npy", "npz", "safetensors", "json")]]:
+for _name in READ_BUILTINS:
+    _format = None if _name == "load" else _name.removeprefix("read_")
     host_builtin(_name, f'`{_name}("file")`', declared_read_type)(make_reader(_format))

@@ -215,6 +215,32 @@ def test_a_changed_function_of_an_imported_file_is_seen(used: str, tmp_path: Pat
         assert [d.code for d in reports(source, tmp_path / "main.dfl")] == found
 
 
+READERS = {
+    "a value": 'let k: f64 = read_json("k.json")',
+    "a function": 'host fn read(name: str) -> f64 {\n let x: f64 = read_json(name)\n x\n}\nlet k = read("k.json")',
+    "an imported value": 'import "./m.dfl" (k)',
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=list(READERS))
+def test_a_changed_data_file_is_seen(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = counted(monkeypatch)
+    (tmp_path / "m.dfl").write_text('pub let k: f64 = read_json("k.json")\n')
+    other = 'let unused: f64 = read_json("other.json")\n'
+    source = f"{other}{reader}\nfn f(x: f64) -> f64 = k * x\nrule f(x) {{ (f(x), linear |dx| 2.0 * dx) }}\n"
+    for k, unused, codes, times in (
+        ("2.0", "1.0", [], 1),
+        ("2.0", "15.0", [], 1),
+        ("30.0", "15.0", ["DL1109"], 2),
+        ("2.00", "15.0", [], 3),
+    ):
+        for name, text in (("k.json", k), ("other.json", unused)):
+            if not (tmp_path / name).exists() or (tmp_path / name).read_text() != text:
+                (tmp_path / name).write_text(text)
+        assert [d.code for d in reports(source, tmp_path / "main.dfl")] == codes
+        assert done == ["f"] * times or "(name)" in reader
+
+
 @pytest.mark.parametrize(
     "condition", ["n % 6 == 0", "n == 2 * m", "m == 2 * n", "n == 1", "n + m > 100", "n < 3 and m == n"]
 )
