@@ -175,7 +175,7 @@ def build_module(
         bind_externs(module, classes[0], externs or {})
 
     checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict)
-    if checked.errors:
+    if checked.has_mistakes:
         raise DifflangError(*checked.diagnostics)
     # After checking, since it elaborates the declared types.
     verify_externs(checked.module)

@@ -51,6 +51,11 @@ class CheckedProgram(Struct, frozen=True, eq=False):
     def errors(self) -> tuple[Diagnostic, ...]:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
+    @property
+    def has_mistakes(self) -> bool:
+        """Whether there are errors besides the warnings that are errors if it is strict."""
+        return any(d not in self.session.strict_errors for d in self.errors)
+
 
 def check_program(
     source: Source,

@@ -91,6 +91,7 @@ class Session(Struct, eq=False):
     # Where checking met a read of a data file: `FileRead`.
     file_reads: list[Any] = field(default_factory=list[Any])
     strict: bool = False  # warnings are errors
+    strict_errors: list[Diagnostic] = field(default_factory=list[Any])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
     # Records the type of every expression, for editors.
     type_notes: RecordedTypes | None = None
@@ -112,7 +113,8 @@ class Session(Struct, eq=False):
     def warn(self, warning: Diagnostic) -> None:
         """Report legal code that is probably a mistake, once for each line however often it is elaborated."""
         if self.strict:
-            self.report(DifflangError(warning.as_error()))
+            self.strict_errors.append(warning.as_error())
+            self.report(DifflangError(self.strict_errors[-1]))
             return
         at = warning.labels[0].span
         place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]

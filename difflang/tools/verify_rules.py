@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
-    """Report wrong rules of a program without errors to its session, and warn of those that cannot be verified.
+    """Report wrong rules of a program without mistakes to its session, and warn of those that cannot be verified.
 
     Cost: nothing for a program without rules of its own.
     """
-    files = {} if checked.errors else own_files(checked, path)
+    files = {} if checked.has_mistakes else own_files(checked, path)
     rules = [(rule, program) for program in files for rule in rules_to_verify(program)]
     if not rules:
         return

@@ -251,6 +251,30 @@ def test_sizes_are_drawn_that_a_condition_admits(condition: str) -> None:
     assert [d.code for d in reports(source + rule.replace("+", "-"))] == ["DL1109"]
 
 
+STRICT = """fn plateau(x: f64) -> f64 = grad(|t| round(t))(x)
+fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)
+rule f(g, x) { (f(g, x), linear |dg, dx| dx) }
+fn cube(x: f64) -> f64 = x * x * x
+rule cube(x) { (cube(x), linear |dx| -3.0 * x * x * dx) }
+"""
+
+
+def test_rules_are_verified_although_a_warning_is_an_error(tmp_path: Path) -> None:
+    checked = check_program(Source("rules.dfl", STRICT), strict=True)
+    verify_rules.verify_rules(checked, None)
+    assert [d.code for d in checked.errors] == ["DL0409", "DL1110", "DL1109"]
+    with pytest.raises(difflang.CheckError) as caught:
+        difflang.loads(STRICT, strict=True)
+    assert [d.code for d in caught.value.diagnostics] == ["DL0409", "DL1110", "DL1109"]
+
+
+def test_rules_of_a_program_with_a_mistake_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = counted(monkeypatch)
+    checked = check_program(Source("rules.dfl", f"{STRICT}let x: i32 = 0.5\n"), strict=True)
+    verify_rules.verify_rules(checked, None)
+    assert done == []
+
+
 def test_a_warning_comes_again_without_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     done = counted(monkeypatch)
     source = "fn f(g: (f64) -> f64, x: f64) -> f64 = g(x)\nrule f(g, x) { (f(g, x), linear |dg, dx| dx) }"
