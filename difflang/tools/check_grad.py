@@ -144,6 +144,10 @@ def elaborate_first_choice(
     raise first
 
 
+class EndlessRuns(DifflangError):
+    """A function that takes too many operations at all arguments drawn."""
+
+
 def find_finite_arguments(
     session: Session,
     decl: tree.Fn,
@@ -169,7 +173,7 @@ def find_finite_arguments(
             sized = with_fitted_capacity(session, entry, arrays, most).graph
             results = evaluate_with_limit(most, graph if sized is entry.graph else finalize_graph(sized), *arrays)
         except StepLimitExceeded:
-            failure = make_error("DL1210", f"it does not finish within {most:,} operations")
+            failure = EndlessRuns(*make_error("DL1210", f"it does not finish within {most:,} operations").diagnostics)
             endless += 1
             if endless == MAX_ENDLESS_RUNS:
                 break
@@ -178,9 +182,9 @@ def find_finite_arguments(
             failure = explain_failure(session, site, sized, Engine("interpret").explaining(), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
             return arrays
-    raise (
-        failure if failure.diagnostics[0].code.startswith("DL09") else random_arguments.undrawable_error(decl, failure)
-    )
+    if failure.diagnostics[0].code.startswith("DL09"):
+        raise failure
+    raise type(failure)(*random_arguments.undrawable_error(decl, failure).diagnostics)
 
 
 def run_gradient_check(

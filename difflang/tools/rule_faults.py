@@ -26,7 +26,7 @@ from difflang.lower.lowering_pipeline import expand_keeping_rules
 from difflang.ops.loop.invertible_op import invertible
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.tools.check_grad import elaborate_first_choice, find_finite_arguments
+from difflang.tools.check_grad import EndlessRuns, elaborate_first_choice, find_finite_arguments
 from difflang.types.module_scope import GlobalName
 
 # Of the random arguments of a rule; a lone number differs in sign and size. All are compared if that takes less than
@@ -44,8 +44,20 @@ GlobalLeaves = Callable[[GlobalName], Sequence[Any]]
 LeavesOf = Callable[[CheckedProgram], GlobalLeaves]
 
 
+# The way out where a rule is not verified, by reason.
+DRAWABLE = f"add a function that calls `{{}}` and takes only numbers, or {OPT_OUT}"
+FEWER_STEPS = f"it is verified where a function calls it with arguments for which it takes few steps; if there are none, {OPT_OUT}"
+ACCEPTED = f"add a function that calls `{{}}` with arguments that it accepts, or {OPT_OUT}"
+SMOOTHER = f"if it is smooth elsewhere, add a function that calls `{{}}` there; if not, {OPT_OUT}"
+CALLED = f"add a function that always calls `{{}}`, or {OPT_OUT}"
+
+
 class RuleUnverified(Exception):
-    """A rule that could not be compared; the message says why."""
+    """A rule that could not be compared; the message says why, `way` what to do, with `{}` for its function."""
+
+    def __init__(self, message: str, way: str = OPT_OUT) -> None:
+        super().__init__(message)
+        self.way = way
 
 
 def verify_rule(
@@ -55,20 +67,19 @@ def verify_rule(
 
     `own` is the program as the file of the rule sees it; functions of all `programs` may call the rule's function.
     """
-    reasons: dict[str, str] = {}
+    reasons: dict[str, RuleUnverified] = {}
     for program, decl in islice(rule_callers(rule, own, programs), MAX_CALLERS):
         try:
             fault = compare_through(rule, program, decl, leaves_in)
         except RuleUnverified as error:
-            reasons[decl.name] = str(error)
+            reasons[decl.name] = error
             continue
         return () if fault is None else (fault,)
     (_, reason), *others = reasons.items()
     name = rule.name
-    ways = (
-        *[f"nor through `{caller}`: {why}" for caller, why in others],
-        f"add a function that calls `{name}` and takes only numbers, or {OPT_OUT}",
-    )
+    # A caller that takes only numbers is no way out where one has been tried.
+    way = next((r.way for r in reasons.values() if r.way != DRAWABLE), DRAWABLE)
+    ways = (*[f"nor through `{caller}`: {why}" for caller, why in others], way.format(name))
     message = f"the rule of `{name}` is not verified: {reason}"
     return (Diagnostic("DL1110", message, (Label(rule.name_span),), ways, "warning"),)
 
@@ -102,6 +113,7 @@ def rule_callers(
 def compare_through(rule: tree.Rule, program: CheckedProgram, decl: tree.Fn, leaves_in: LeavesOf) -> Diagnostic | None:
     """Compare a rule wherever a function calls its function, at several points. Errors: RuleUnverified."""
     numbers, reached, begun = 0, False, monotonic()
+    caller = None
     try:
         caller = DrawnCaller.elaborate(program, decl, leaves_in)
         for seed in SEEDS:
@@ -117,19 +129,23 @@ def compare_through(rule: tree.Rule, program: CheckedProgram, decl: tree.Fn, lea
                 if found.fault is not None:
                     return describe_fault(rule, decl, found.fault, point_text(eqn, operands))
     except DifflangError as error:
-        raise RuleUnverified(undrawable_reason(decl, error.diagnostics[0])) from None
+        raise undrawable_reason(decl, error, elaborated=caller is not None) from None
     except StepLimitExceeded:
-        raise RuleUnverified("its function takes too many steps at the drawn arguments") from None
+        raise RuleUnverified("its function takes too many steps at the drawn arguments", FEWER_STEPS) from None
     if not reached:
-        raise RuleUnverified(f"`{decl.name}` does not call it at the drawn arguments")
+        raise RuleUnverified(f"`{decl.name}` does not call it at the drawn arguments", CALLED)
     if not numbers:
-        raise RuleUnverified("finite differences determine no slope at the drawn arguments")
+        raise RuleUnverified("finite differences determine no slope at the drawn arguments", SMOOTHER)
     return None
 
 
-def undrawable_reason(decl: tree.Fn, found: Diagnostic) -> str:
-    failed = found.code.startswith("DL09")
-    return f"a check in `{decl.name}` fails at all drawn arguments" if failed else found.message
+def undrawable_reason(decl: tree.Fn, error: DifflangError, *, elaborated: bool) -> RuleUnverified:
+    found = error.diagnostics[0]
+    if found.code.startswith("DL09"):
+        return RuleUnverified(f"a check in `{decl.name}` fails at all drawn arguments", ACCEPTED)
+    if isinstance(error, EndlessRuns):
+        return RuleUnverified(f"`{decl.name}` takes more than {MAX_STEPS:,} steps at the drawn arguments", FEWER_STEPS)
+    return RuleUnverified(found.message, ACCEPTED if elaborated else DRAWABLE)
 
 
 class DrawnCaller(Struct, frozen=True, eq=False):
