@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import DType, History, Tensor, Type
 from difflang.types.dtype_variables import DTypeParam, DTypeVar, default_dtype, prune_dtype
-from difflang.types.literal_numbers import DecimalLiteral, round_literal
+from difflang.types.literal_numbers import DecimalLiteral, ImaginaryLiteral, round_literal
 from difflang.types.type_errors import check_literal_range
 
 
@@ -59,7 +59,7 @@ def resolve_equation(eqn: Eqn) -> None:
 def round_literals(eqn: Eqn, dtype: DType) -> None:
     """Round the literals of a constant that must be rounded from their texts."""
     value, data = eqn.attrs.get("value"), eqn.attrs.get("data", ())
-    if isinstance(value, DecimalLiteral):
+    if isinstance(value, (DecimalLiteral, ImaginaryLiteral)):
         force_setattr(eqn, "attrs", {**eqn.attrs, "value": round_literal(value, dtype)})
     if any(isinstance(number, DecimalLiteral) for number in data):
         force_setattr(eqn, "attrs", {**eqn.attrs, "data": tuple([round_literal(n, dtype) for n in data])})
@@ -83,7 +83,8 @@ def literal_extremes(eqn: Eqn) -> Iterable[float]:
     """The smallest and largest number of a constant, which decide for all of them."""
     data = eqn.attrs.get("data")
     given: Iterable[Any] = [eqn.attrs.get("value")] if data is None else data
-    found = [n for n in given if isinstance(n, (int, float)) and abs(n) < inf]
+    parts = [n.imag if isinstance(n, complex) else n for n in given]
+    found = [n for n in parts if isinstance(n, (int, float)) and abs(n) < inf]
     return {min(found), max(found)} if found else ()
 
 

@@ -46,7 +46,10 @@ LeavesOf = Callable[[CheckedProgram], GlobalLeaves]
 
 # The way out where a rule is not verified, by reason.
 DRAWABLE = f"add a function that calls `{{}}` and takes only numbers, or {OPT_OUT}"
-FEWER_STEPS = f"it is verified where a function calls it with arguments for which it takes few steps; if there are none, {OPT_OUT}"
+FEWER_STEPS = (
+    "it is verified where a function calls it with arguments for which it takes few steps; "
+    f"if there are none, {OPT_OUT}"
+)
 ACCEPTED = f"add a function that calls `{{}}` with arguments that it accepts, or {OPT_OUT}"
 SMOOTHER = f"if it is smooth elsewhere, add a function that calls `{{}}` there; if not, {OPT_OUT}"
 CALLED = f"add a function that always calls `{{}}`, or {OPT_OUT}"

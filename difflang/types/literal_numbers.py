@@ -25,6 +25,21 @@ class DecimalLiteral(float):
         return with_text(-float(self), self.text[1:] if self.text.startswith("-") else f"-{self.text}")
 
 
+class ImaginaryLiteral(complex):
+    """The same for an imaginary literal."""
+
+    part: DecimalLiteral
+
+    def __neg__(self) -> ImaginaryLiteral:
+        return with_part(-complex(self), -self.part)
+
+
+def with_part(value: complex, part: DecimalLiteral) -> ImaginaryLiteral:
+    found = ImaginaryLiteral(value)
+    found.part = part
+    return found
+
+
 def with_text(value: float, text: str) -> DecimalLiteral:
     found = DecimalLiteral(value)
     found.text = text
@@ -38,8 +53,16 @@ def float_literal(value: float, text: str) -> float:
     return with_text(value, text) if significant <= MAX_TIE_BITS and Decimal(text) != Decimal(value) else value
 
 
+def imaginary_literal(value: float, text: str) -> complex:
+    """The number of an imaginary literal without its `j`; with its text if rounding the nearest f64 goes wrong."""
+    part = float_literal(value, text)
+    return with_part(complex(0.0, value), part) if isinstance(part, DecimalLiteral) else complex(0.0, value)
+
+
 def round_literal(value: Any, dtype: DType) -> Any:
     """The same number as a plain float; one that would be rounded twice is rounded to the element type."""
+    if isinstance(value, ImaginaryLiteral):
+        return complex(value.real, round_literal(value.part, dtype))
     if not isinstance(value, DecimalLiteral):
         return value
     part = np.dtype(np.float64) if dtype.is_integer else real_part_dtype(dtype)

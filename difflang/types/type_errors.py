@@ -171,7 +171,8 @@ def check_literal_range(number: float, dtype: DType, span: Span) -> None:
         end = OVERFLOW_BOUNDS.get(dtype.name, inf)
         if end <= abs(number) < inf:
             label = (span, f"the largest {dtype} is {end:.2g}")
-            raise make_error("DL0316", f"{number:g} does not fit in {dtype}", label, help="declare its type: `f64(…)`")
+            way = f"declare its type: `{'c128' if dtype.is_complex else 'f64'}(…)`"
+            raise make_error("DL0316", f"{number:g} does not fit in {dtype}", label, help=way)
         return
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS
@@ -58,7 +59,7 @@ from difflang.types.function_code import (
     StaticCapture,
 )
 from difflang.types.language_types import show_type
-from difflang.types.literal_numbers import float_literal
+from difflang.types.literal_numbers import float_literal, imaginary_literal
 from difflang.types.module_scope import GlobalName, HostVar
 from difflang.types.text_templates import check_format
 from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
@@ -77,7 +78,7 @@ def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
 @elaborates(tree.Float)
 def elaborate_float(cx: ElabContext, e: tree.Float) -> Walk[Term]:
     if isinf(e.value):
-        raise cx.error("DL0316", "this number does not fit in any float type", e.span, "the largest f64 is 1.8e+308")
+        raise infinite_literal_error(cx, e)
     value = float_literal(e.value, e.text)
     return cx.literal_array(value, e.span, literal_dtype(value, cx.module.default_float), value)
     yield
@@ -85,9 +86,16 @@ def elaborate_float(cx: ElabContext, e: tree.Float) -> Walk[Term]:
 
 @elaborates(tree.Imaginary)
 def elaborate_imaginary(cx: ElabContext, e: tree.Imaginary) -> Walk[Term]:
+    if isinf(e.value):
+        raise infinite_literal_error(cx, e)
     dtype = imaginary_dtype(cx.module.default_float)
-    return Array(cx.emit("const", e.span, value=complex(0.0, e.value), type=Tensor(dtype)))
+    value = imaginary_literal(e.value, e.text.removesuffix("j"))
+    return Array(cx.emit("const", e.span, value=value, type=Tensor(dtype)))
     yield
+
+
+def infinite_literal_error(cx: ElabContext, e: tree.Float | tree.Imaginary) -> DifflangError:
+    return cx.error("DL0316", "this number does not fit in any float type", e.span, "the largest f64 is 1.8e+308")
 
 
 @elaborates(tree.Bool)

@@ -81,6 +81,33 @@ def test_a_literal_beside_a_middle_is_rounded_from_its_text(dtype: str, engine: 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_an_imaginary_literal_beside_a_middle_is_rounded_from_its_text(engine: str) -> None:
+    text, right = ABOVE["f32"], RIGHT["f32"]
+    lines = ran(
+        f"let z: c64 = {text}j\nlet w: c64 = -{text}j\nlet a: c64[2] = [{text}j, 1.0 - {text}j]\n"
+        f"fn f(x: c64) -> c64 = x * {text}j\n"
+        "print(f64(imag(z)), f64(imag(w)), f64(imag(a)), f64(imag(f(1.0))))",
+        engine,
+    )
+    assert lines == [f"{right} -{right} [{right}, -{right}] {right}"]
+    assert ran(f"let z: c128 = {text}j\nprint(imag(z))", engine) == [str(float(text))]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("let z: c64 = 1e39j", "1e+39 does not fit in c64"),
+        ("fn f() -> c64 = exp(-1e39j)", "1e+39 does not fit in c64"),
+        ("let z: c128 = 1e400j", "this number does not fit in any float type"),
+    ],
+)
+def test_an_imaginary_literal_out_of_range_is_an_error(program: str, message: str) -> None:
+    (report,) = check_program(Source("t.dfl", program)).diagnostics
+    assert (report.code, report.message) == ("DL0316", message)
+    assert all("c128" in way for way in report.helps)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_bf16_numbers_are_not_rounded_to_f32_on_the_way(engine: str) -> None:
     value = 1 + 2.0**-8 + 2.0**-40
     assert float(np.asarray(value, ml_dtypes.bfloat16)) == 1.0  # NumPy rounds twice
