@@ -17,7 +17,7 @@ from difflang.api.record_classes import is_str_type, record_of_value
 from difflang.api.size_provenance import PrecedingTypes, find_size_source, preceding_fields
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.base.wording import with_article
+from difflang.base.wording import count_of, with_article
 from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
 from difflang.runtime import argument_conversion, pytrees
@@ -267,7 +267,9 @@ class ArgumentReader:
     def tuple_items(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
         if isinstance(value, (tuple, list)) and len(value) == count:
             return value
-        way = f"it has {count} parts, but {len(value)} were given" if isinstance(value, (tuple, list)) else ""
+        were = "was" if isinstance(value, (tuple, list)) and len(value) == 1 else "were"
+        parts = count_of(count, "part")
+        way = f"it has {parts}, but {len(value)} {were} given" if isinstance(value, (tuple, list)) else ""
         raise self.refused(path, shown, value, way)
 
     def record_fields(

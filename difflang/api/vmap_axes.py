@@ -16,6 +16,7 @@ from difflang.api.record_classes import is_str_type
 from difflang.api.signature import Parameter, Signature
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
+from difflang.base.wording import count_of
 from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import argument_conversion, pytrees
@@ -44,8 +45,12 @@ def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int |
         axes: list[Any] = [given.get(n) for n in names]
     elif isinstance(given, (tuple, list)):
         if len(given) != len(names):
-            has = f"`{name}` has {len(names)} parameter{'s' * (len(names) != 1)}: {', '.join(names) or 'none'}"
-            raise make_error("DL1207", f"`in_axes` has {len(given)} entries", help=f'{has}\nor `in_axes={{"x": 0}}`')
+            has = f"`{name}` has {count_of(len(names), 'parameter')}: {', '.join(names) or 'none'}"
+            raise make_error(
+                "DL1207",
+                f"`in_axes` has {count_of(len(given), 'entry', 'entries')}",
+                help=f'{has}\nor `in_axes={{"x": 0}}`',
+            )
         axes = list(given)
     else:
         axes = [None if unmappable_kind(p) else given for p in signature.parameters]

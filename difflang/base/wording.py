@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 # By sound: `an f64`, but `a u8`.
 VOWEL = re.compile(r"[AEIOaeio]|[Uu](?!\d)|f\d")
@@ -13,6 +14,13 @@ def with_article(noun: str) -> str:
     return f"{'an' if VOWEL.match(noun) else 'a'} {noun}"
 
 
-def count_of(count: int, noun: str, plural: str = "") -> str:
-    """`1 argument`, `2 arguments`; `plural` for words that do not take an s."""
+def count_of(count: Any, noun: str, plural: str = "") -> str:
+    """`1 argument`, `2 arguments`, of symbolic sizes too; `plural` for words that do not take an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def length_text(size: Any) -> str:
+    """What an axis has: `has 3 elements, 0 to 2`, of symbolic sizes too."""
+    if isinstance(size, int) and size <= 0:
+        return "is empty"
+    return "has one element, 0" if size == 1 else f"has {size} elements, 0 to {size - 1}"

@@ -17,6 +17,7 @@ from flax.core import unfreeze
 from difflang.api.function import Function
 from difflang.base.error_codes import nearest_word
 from difflang.base.errors import classify_error
+from difflang.base.wording import count_of
 from difflang.bridge.nested import TreeShape, is_differentiable, to_nested_dict, tree_shape
 from difflang.types.type_errors import make_error
 
@@ -198,7 +199,9 @@ def bind_positional(f: Function, taken: tuple[str, ...], args: tuple[Any, ...]) 
     """A module's positional arguments by the names of the remaining parameters."""
     names = [name for name in f.signature.names if name not in taken]
     if len(args) > len(names):
-        raise usage_error(f"this module takes {len(names)} arguments, not {len(args)}", f"they are {', '.join(names)}")
+        raise usage_error(
+            f"this module takes {count_of(len(names), 'argument')}, not {len(args)}", f"they are {', '.join(names)}"
+        )
     return dict(zip(names, args, strict=False))
 
 

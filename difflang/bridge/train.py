@@ -25,6 +25,7 @@ from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.errors import classify_errors
 from difflang.base.source_files import write_error
+from difflang.base.wording import count_of
 from difflang.bridge import files
 from difflang.bridge.nested import is_differentiable, named_leaves
 from difflang.bridge.orbax import Checkpoints
@@ -59,7 +60,7 @@ class FitResult:
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     def __repr__(self) -> str:
-        return f"<{int(self.state.step)} steps, loss {float(self.state.loss):.6g}>"
+        return f"<{count_of(int(self.state.step), 'step')}, loss {float(self.state.loss):.6g}>"
 
 
 def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> TrainState:

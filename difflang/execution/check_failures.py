@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from difflang.base.check_sites import OVER_I32, UNDER_I32, CheckSite, CheckTable, IndexTarget
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
+from difflang.base.wording import length_text
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import TextSink
 from difflang.ir.tensor_types import I32, Tensor
@@ -105,13 +106,12 @@ def array_text(into: IndexTarget) -> str:
     return text if into.axis is None else f"axis {into.axis} of {text}"
 
 
-def length_text(size: int) -> str:
-    return "is empty" if size <= 0 else "has one element, 0" if size == 1 else f"has {size} elements, 0 to {size - 1}"
-
-
 def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
     """The error of a loop with too many steps, or of a recursion with too many calls."""
-    what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
+    s = "" if most == 1 else "s"
+    what = (
+        f"{calls} calls itself more than {most:,} time{s}" if calls else f"this loop takes more than {most:,} step{s}"
+    )
     first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
     label = Label(first, f"step {most + 1:,} would be next")
     return DifflangError(

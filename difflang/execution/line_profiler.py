@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import printable
 from difflang.base.source import NO_SPAN, Source, Span
+from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import TextSink, evaluate_instrumented
 
@@ -189,8 +190,8 @@ class LineProfile:
         notes: list[str] = []
         if self.traces is not None:
             traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
-            notes += [(f"run: {calls} calls of compiled code, timed; XLA's trace of {traced} of them gives the time "
-                       "of their lines,"),
+            notes += [(f"run: {count_of(calls, 'call')} of compiled code, timed; XLA's trace of {traced} of them gives "
+                       "the time of their lines,"),
                       "     dividing a fused operation equally among its lines"]  # fmt: skip
             notes += [f"     {note}" for note in self.bounds(self.traces)]
         return [*notes, "compile: checking with sizes, difflang's passes, and XLA or its cache",
@@ -236,7 +237,7 @@ class LineProfile:
             numbers = [f"{cell:>{width}}" for cell, width in zip(row[:5], widths[:5], strict=True)]
             lines.append("  ".join([*numbers, f"{row[5]:<{widths[5]}}", row[6]]).rstrip())
         if len(rows) >= len(table):
-            lines.append(f"{format_seconds(rest)} on {len(rows) - len(table) + 1} more lines")
+            lines.append(f"{format_seconds(rest)} on {count_of(len(rows) - len(table) + 1, 'more line')}")
         return "\n".join([*lines, "", f"{format_seconds(whole)} in total", *self.notes()])
 
 

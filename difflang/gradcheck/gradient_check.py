@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from difflang.ad.expand_derivatives import expand_derivatives
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.gradcheck.decision_replay import ReplayRun
 from difflang.gradcheck.directional_derivatives import (
     DirectionalDerivative,
@@ -142,16 +143,17 @@ class GradientCheck(Struct):
         s = direction.slopes
         with np.errstate(all="ignore"):
             vague = s.usable & (s.errors > PRECISE * np.maximum(np.abs(s.values), direction.size))
+        slopes, numbers = count_of(vague.size, "slope"), count_of(vague.size, "number")
         if vague.any():
-            self.notes[f"differences determine {vague.sum()} of {vague.size} slopes only to within {PRECISE:.0e}"] = (
-                None
-            )
+            self.notes[f"differences determine {vague.sum()} of {slopes} only to within {PRECISE:.0e}"] = None
         if (hidden := int((np.isfinite(s.values) & np.isinf(s.errors) & ~s.kinked).sum())) > 0:
-            self.notes[f"differences cannot determine {hidden} of {vague.size} slopes: no step is small enough"] = None
+            self.notes[f"differences cannot determine {hidden} of {slopes}: no step is small enough"] = None
         if (kinked := int(s.kinked.sum())) > 0:
-            self.notes[f"{kinked} of {vague.size} numbers have a kink here, so differences are not compared"] = None
+            self.notes[
+                f"{kinked} of {numbers} {'has' if kinked == 1 else 'have'} a kink here, so differences are not compared"
+            ] = None
         if (lost := int((~np.isfinite(s.values) & ~s.kinked).sum())) > 0:
-            self.notes[f"{lost} of {vague.size} numbers have no finite slope to compare with"] = None
+            self.notes[f"{lost} of {numbers} {'has' if lost == 1 else 'have'} no finite slope to compare with"] = None
 
     # ---- Higher orders
 

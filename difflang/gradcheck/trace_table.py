@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.source import line_numbers
+from difflang.base.wording import count_of
 from difflang.gradcheck.evaluation_trace import EvaluationTrace, TraceNode, TraceStep
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import Array
@@ -62,7 +63,7 @@ class Trace(Struct, frozen=True):
         numbers = line_numbers([(row.file, row.line) if row is not None and row.line else None for row in rows])
         for number, row in zip(numbers, rows, strict=True):
             if row is None:
-                found.append(["…", f"{self.omitted[1]} rows", *[""] * (len(header) - 2), "", ""])
+                found.append(["…", count_of(self.omitted[1], "row"), *[""] * (len(header) - 2), "", ""])
                 continue
             cells = [
                 row.name,
@@ -265,7 +266,7 @@ def latex_number(value: Array) -> str:
 def format_short(value: Array) -> str:
     """A number with six digits; of an array the first few numbers."""
     if isinstance(value, list):
-        return f"{len(value)} items"
+        return count_of(len(value), "item")
     array = np.asarray(value)
     if array.ndim == 0:
         item = array.item()

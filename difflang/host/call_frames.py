@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import HostValue
 from difflang.syntax import tree
@@ -42,7 +43,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
         if arg.name is None and place >= len(names):
             raise make_error(
                 "DL0319",
-                f"`{decl.name}` takes {len(names)} arguments",
+                f"`{decl.name}` takes {count_of(len(names), 'argument')}",
                 (arg.span, "this argument is one too many"),
                 declared,
             )

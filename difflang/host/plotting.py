@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from difflang.base.wording import count_of
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, host_builtin
 from difflang.host.data.file_access import write_output
 from difflang.host.optional_packages import import_optional, require_package
@@ -54,10 +55,8 @@ def plot_check(
                 or len(value.type.shape) not in ranks
                 or value.type.dtype.kind == "complex"
             ):
-                axes = " or ".join(map(str, ranks))
-                raise given.usage_error(
-                    span, f"this is {show_type(value.type)}; expected real numbers with {axes} axes"
-                )
+                axes = " or ".join([count_of(n, "axis", "axes") for n in ranks])
+                raise given.usage_error(span, f"this is {show_type(value.type)}; expected real numbers with {axes}")
         if "file" not in given.named:
             raise given.usage_error(text="the picture needs a `file`")
         for name in TEXTS:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.ops.control.checkpoint_block import checkpoint
@@ -87,7 +88,7 @@ class PolicyChoice(Struct, frozen=True):
     def __str__(self) -> str:
         if self.slots:
             taped = (
-                f", and the residuals of {self.policy.segment_steps} steps at a time"
+                f", and the residuals of {count_of(self.policy.segment_steps, 'step')} at a time"
                 if self.policy.segment_steps
                 else ""
             )

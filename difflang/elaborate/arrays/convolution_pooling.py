@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from difflang.base.wording import count_of
 from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
@@ -194,7 +195,7 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if not cx.unifier.equal(channels, given) or (isinstance(given, int) and given % groups):
         message = f"`{name}`: the number of channels differs: {given} and {channels}"
         if cx.unifier.equal(channels, given):
-            message = f"`{name}`: {given} channels do not divide into {groups} groups"
+            message = f"`{name}`: {count_of(given, 'channel')} cannot be divided into {groups} groups"
         raise cx.error("DL0312", message, took.span("w"), f"this is {show_type(w.tensor)}")
     whole, edges = transposed_size(cx, took, sizes, window, strides)
     before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)

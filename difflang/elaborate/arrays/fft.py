@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.reports.op_messages import quote_source
@@ -45,7 +46,7 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if not cx.unifier.equal(z.tensor.shape[last], rfft_length(size)):
         raise cx.error(
             "DL0310",
-            f"the transform of {size} real numbers has {rfft_length(size)} complex numbers",
+            f"the transform of {count_of(size, 'real number')} has {count_of(rfft_length(size), 'complex number')}",
             took.span("n"),
             f"`{quote_source(at)}` is {show_type(z.tensor)}",
             (

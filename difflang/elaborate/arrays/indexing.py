@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from difflang.base.check_sites import IndexTarget, LoopCounter
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.base.wording import count_of
+from difflang.base.wording import count_of, length_text
 from difflang.elaborate.arrays.scan_inputs import scan_loop_axes
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
@@ -118,7 +118,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
 
 
 def too_many_indices(cx: ElabContext, given: int, type: Tensor, span: Span) -> DifflangError:
-    message = f"{given} indices for an array of {count_of(type.rank, 'axis', 'axes')}"
+    message = f"{count_of(given, 'index', 'indices')} for an array of {count_of(type.rank, 'axis', 'axes')}"
     return cx.error("DL0333", message, span, f"this is {show_type(type)}")
 
 
@@ -225,7 +225,7 @@ def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAx
             "DL0326",
             f"index {index.static} is out of range",
             e.span,
-            f"this axis has {size} elements, 0 to {size - 1}" if size != 0 else "this axis is empty",
+            f"this axis {length_text(size)}",
         )
     return cx.integer_array(static, e.span)
 
@@ -249,7 +249,7 @@ def range_index(
         if not inside:
             way = f"a range counts from the front: the end of the axis is {size}" if any_negative(first, last) else ""
             message = f"the range {first}..{last} is not within 0..{size}"
-            raise cx.error("DL0326", message, e.span, f"this axis has {size} elements", way)
+            raise cx.error("DL0326", message, e.span, f"this axis has {count_of(size, 'element')}", way)
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
         return SubscriptPart(cx.integer_array(first, e.span), length, stride, full_axis=all_of_it)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import abs_squared, as_real_pairs, real_and_imaginary
 from difflang.elaborate.arrays.creation_and_shape import sum_leaves
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
@@ -295,9 +296,9 @@ def top_k(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if any(isinstance(d, int) and d < 0 for d in (k, size - k)):
         raise cx.error(
             "DL0303",
-            f"cannot take the {k} greatest of {size} elements",
+            f"cannot take the {k} greatest of {count_of(size, 'element')}",
             took.span("k"),
-            f"this axis has {size} elements",
+            f"this axis has {count_of(size, 'element')}",
         )
     order = emit_argsort(cx, took, x, axis, descending=True).value
     stops = x.tensor.resized(axis, k).shape

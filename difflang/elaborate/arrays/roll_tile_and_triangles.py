@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_product
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
 from difflang.elaborate.context import ElabContext
@@ -119,16 +120,20 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
         count = took.integer("parts", 1)
         each = floor_div(size, count) if count > 0 else size
         if count < 1 or not cx.unifier.equal(each * count, size):
-            shown = f"this axis has {size} elements"
+            shown = f"this axis has {count_of(size, 'element')}"
             way = "specify where to cut: `split(x, [2, 5])`"
             raise cx.error(
-                "DL0310", f"an axis cannot be split into {count} equal parts", took.span("parts"), shown, way
+                "DL0310",
+                f"an axis cannot be split into {count_of(count, 'equal part')}",
+                took.span("parts"),
+                shown,
+                way,
             )
         places = [each * i for i in range(count + 1)]
     for start, stop in pairwise(places):
         beyond = stop - start
         if isinstance(beyond, int) and beyond < 0:
-            shown = f"this axis has {size} elements"
+            shown = f"this axis has {count_of(size, 'element')}"
             raise cx.error(
                 "DL0326", "the positions of a split must increase and lie within the axis", took.span("parts"), shown
             )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
@@ -138,7 +139,11 @@ def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], 
         if not isinstance(result, Tuple) or len(result.items) != len(out):
             found = f"this is {type_of(result)}"
             raise cx.error(
-                "DL0332", f"`out_axes` has {len(out)} entries", span, found, "one number applies to all results"
+                "DL0332",
+                f"`out_axes` has {count_of(len(out), 'entry', 'entries')}",
+                span,
+                found,
+                "one number applies to all results",
             )
         parts = tuple([move_to_out_axes(cx, part, axis, span) for part, axis in zip(result.items, out, strict=True)])
         return replace(result, items=parts)

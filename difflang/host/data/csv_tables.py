@@ -11,6 +11,7 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError, printable
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.ir.tensor_types import DType, numpy_dtype
 from difflang.numerics.decimal_numbers import is_decimal, nearest_floats, overflowed, real_part_dtype
@@ -23,7 +24,7 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
         raise make_error(
             "DL0704",
             "a csv file is a table",
-            (span, f"declared with {rank} axes"),
+            (span, f"declared with {count_of(rank, 'axis', 'axes')}"),
             help="declare `f32[n, k]`, or `f32[n]` for one column",
         )
     rows = read_rows(path, name, span)
@@ -36,7 +37,7 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
         if len(row) != width:
             raise make_error(
                 "DL0703",
-                f"{name}:{line}: this row has {len(row)} columns, but the others have {width}",
+                f"{name}:{line}: this row has {count_of(len(row), 'column')}, but the others have {width}",
                 (span, "read here"),
                 help=separator_hint(",".join(row)),
             )
@@ -95,7 +96,7 @@ def drop_column_axis(table: np.ndarray, rank: int, name: str, span: Span) -> np.
     if table.shape[1] != 1 and table.size:
         raise make_error(
             "DL0705",
-            f"{name} has {table.shape[1]} columns",
+            f"{name} has {count_of(table.shape[1], 'column')}",
             (span, "declared with one axis"),
             help=f"declare `f32[n, {table.shape[1]}]`",
         )

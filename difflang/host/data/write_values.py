@@ -103,7 +103,9 @@ def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
     texts = tuple(w.value or "" for w in words if isinstance(w, TextType))
     columns = column_count(value)
     if len(texts) != len(words) or len(texts) != columns:
-        raise given.usage_error(span, f"write one text for each of {columns} columns")
+        raise given.usage_error(
+            span, f"write one text for each of {columns} columns" if columns != 1 else "write one text"
+        )
     return texts
 
 

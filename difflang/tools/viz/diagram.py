@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from difflang.base.source import NO_SPAN, Span
+from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.text_printer import attr_text, eqn_text
@@ -223,7 +224,7 @@ def fold_equations(run: Sequence[Eqn], marks: EqnHighlights) -> DiagramBox:
     found = {marks.get(e, "") for e in run}
     mark = found.pop() if len(found) == 1 else "some" if marks else ""
     tip = "\n".join([e.op.name for e in run[:20]] + (["…"] if len(run) > 20 else []))
-    return DiagramBox("folded", f"{len(run)} equations", where, tip, mark, spans[0] if spans else None)
+    return DiagramBox("folded", count_of(len(run), "equation"), where, tip, mark, spans[0] if spans else None)
 
 
 def inputs_and_outputs(run: Sequence[Eqn]) -> tuple[list[Value], list[Value]]:

@@ -194,7 +194,7 @@ def test_a_text_in_a_record_is_no_spec(m: Any) -> None:
         ({"z": 0}, "has no parameter `z`"),
         ({}, "over no argument"),
         ((None,) * 4, "over no argument"),
-        ((0,), "has 1 entries"),
+        ((0,), "has 1 entry"),
         ({"x": "0"}, "`in_axes` of `x` is a number or None, not a str"),
         ({"x": True}, "not a bool"),
         ({"m": {"w": 0}}, "not a dict"),

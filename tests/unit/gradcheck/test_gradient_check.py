@@ -318,4 +318,4 @@ def test_what_rounding_decides_is_no_fault_of_the_back_end() -> None:
 def test_what_is_not_finite_is_said_not_to_be_compared() -> None:
     report = audited("fn f(x: f64[2]) -> f64[2] = log(x)", np.array([1.0, -1.0]))
     assert report.right
-    assert "1 of 2 numbers have no finite slope to compare with" in report.notes
+    assert "1 of 2 numbers has no finite slope to compare with" in report.notes
