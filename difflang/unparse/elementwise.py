@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 from msgspec.structs import replace
 
@@ -123,7 +124,8 @@ def power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 def reduced_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     x, y = [writer.words(v) for v in eqn.operands]
     if not y.shows_dtype and x.shows_dtype:  # a number
-        left = float_text(float(y.text) - eqn.attrs["n"])
+        # In decimals, as a person would: a difference of f64 numbers shows the rounding of `2.3`.
+        left = float_text(float(Decimal(y.text) - eqn.attrs["n"]))
         less = replace(y, text=left, level=MINUS if left.startswith("-") else ATOM)
         return [Fragment(f"{x.at(POSTFIX)} ^ {less.at(POSTFIX)}", POWER, x.shape, x.dtype)]
     x, y = with_dtype(x), with_dtype(y)

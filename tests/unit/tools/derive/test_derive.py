@@ -297,6 +297,15 @@ def test_names_of_the_program_are_not_taken_for_ours(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("power", "slope"),
+    [("2.3", "2.3 * x^1.3"), ("3.3", "3.3 * x^2.3"), ("0.1", "0.1 * x ^ (-0.9)"), ("1e20", "1e+20 * x^1e+20")],
+)
+def test_an_exponent_is_reduced_in_decimals(power: str, slope: str) -> None:
+    program = checked_text(f"fn f(x: f64) -> f64 = x^{power}")
+    assert f"= {slope} #" in derive_function(program, program.module.fns["f"], DeriveOptions()).text
+
+
+@pytest.mark.parametrize(
     ("source", "mode", "says"),
     [
         ("fn f(f: f64) -> f64 = f * f", "grad", "`f` means something else here"),
