@@ -82,7 +82,10 @@ def digamma_negative(m: Any, x: Any, offset: Any) -> Any:
     psi = dd_add(dd_log(m, z), dd_mul(v, dd_horner(HALFWAY_TAIL, v, LEADING_DOUBLES)))
     for k in range(RECURRENCE_STEPS):
         psi = dd_add(psi, dd_neg(dd_div(one, dd_add(y, dd_from_float(m.full_like(x, k))))))
-    return dd_round(dd_add(psi, dd_neg(dd_pi_cot(m, m.where(offset == 0, 0.25, offset)))))
+    # So close to 0 that psi is -1 / x: the low halves of products would underflow.
+    at_pole = x > -(2.0**-64)
+    y = dd_round(dd_add(psi, dd_neg(dd_pi_cot(m, m.where((offset == 0) | at_pole, 0.25, offset)))))
+    return m.where(at_pole, -1.0 / x, y)
 
 
 def dd_log(m: Any, z: DoubleDouble) -> DoubleDouble:

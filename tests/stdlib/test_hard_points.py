@@ -34,6 +34,17 @@ POINTS: dict[str, tuple[str, str, list[Any]]] = {
     "a zero at the upper end of what falls": (ROOTS, "bisect(|x| 1.0 - x, 0.0, 1.0)", [1.0]),
     "ends the other way round": (ROOTS, "bisect(|x| x^2 - 2.0, 2.0, 0.0)", [2**0.5]),
     "two first guesses next to each other": (ROOTS, "secant(|x| x^2 - 2.0, 1.0, 1.0000001, tol = 1e-13)", [2**0.5]),
+    # second derivatives far out
+    "bends of error functions at Inf": (
+        "",
+        "[erf''(inf), erf''(-inf), erfc''(inf), gelu''(inf), gelu''(-inf)]",
+        [0.0] * 5,
+    ),
+    "bends of what underflows": (
+        "import special (exp_integral, log_normal_cdf)\n",
+        "[exp_integral''(700.0) * 1e307, log_normal_cdf''(inf)]",
+        [1.4105373994235918, 0.0],
+    ),
     # quad
     "a slow tail": (QUAD, "f32: 1e-4 * round(1e4 * gauss_kronrod_tail(|x| x^(-1.5), 1.0).value)", [2.0]),
     "a singular end at 20": (QUAD, "1e-6 * round(1e6 * tanh_sinh(|x| 1 / sqrt(x - 20.0), 20.0, 21.0))", [2.0]),

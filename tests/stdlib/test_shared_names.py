@@ -72,7 +72,7 @@ SAME: dict[str, str | tuple[str, str]] = {
     "blackman": "6", "hamming": "6", "hann": "6", "kaiser": "6, 2.5", "convolve": "v, b", "correlate": "v, b", "detrend": "v", "resample": "v, 8", "median_filter": "v, 4",
     "trapezoid": "v, t", "betainc": "1.5, 2.0, x", "betaincc": "1.5, 2.0, x", "gammainc": "1.5, x", "gammaincc": "1.5, x", "ndtri": "p / 4", "ndtri_exp": "-p",
     "betaincinv": ("fill(6, 1.5), fill(6, 2.0), p / 4", "1.5, 2.0, p / 4"), "gammaincinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"), "gammainccinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"),
-    "polygamma": "2, p",
+    "polygamma": "2, p", "expn": "2, p",
     **dict.fromkeys(("hermite", "laguerre", "legendre"), ("3, v", "f(3)(v)")),
     "median": "v", "quantile": "v, 0.3", "kurtosis": "v", "histogram": ("v, -3.0, 2.5, 4", "f(v, 4, (-3.0, 2.5))[0]"),
     "one_hot": "k, 4", "glu": "v",

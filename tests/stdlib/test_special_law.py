@@ -27,6 +27,15 @@ def quantile(log: mp.mpf) -> mp.mpf:
     return mp.findroot(lambda z: mp.log(normal(z)) - log, -mp.sqrt(-2 * log))
 
 
+def dawson(x: mp.mpf) -> mp.mpf:
+    return mp.exp(-x * x) * mp.erfi(x) * mp.sqrt(mp.pi) / 2
+
+
+def hurwitz(s: mp.mpf, q: mp.mpf) -> mp.mpf:
+    with mp.workdps(mp.mp.dps + 120):  # what mpmath drops is small beside 1, not beside the sum
+        return mp.zeta(s, q)
+
+
 def scaled(n: int, x: mp.mpf) -> mp.mpf:
     return mp.exp(-abs(x)) * mp.besseli(n, x)
 
@@ -100,6 +109,29 @@ LAWS = {
     "Binomial, below": Law(
         "cdf(Binomial(7.0, p), k)", "p k", lambda p, k: mp.betainc(7 - k, k + 1, 0, 1 - p, regularized=True),
         [[1e-10, 1e-3, 0.3, 0.9, 0.99, 0.99999], [0.0, 1.0, 3.0, 6.0]], by="p",
+    ),
+    "digamma": Law("digamma(x)", "x", mp.digamma, [[-1e-300, -1e-30, -1e-10, -0.3, 1e-300, 1e-30]]),
+    "lgamma": Law(
+        "lgamma(x)", "x", lambda x: mp.log(abs(mp.gamma(x))), [[-1e-300, -1e-30, -1e-10, -0.3, 1e-30]]
+    ),
+    "dawson": Law(
+        "dawson(x)", "x", dawson,
+        [[-1e37, -10.0, -9.0, -1.4, 1e-30, 0.1, 0.19, 0.21, 1.6, 2.0, 3.0, 5.0, 7.0, 10.1, 1e4, 1e6]],
+    ),
+    "hurwitz_zeta": Law(
+        "hurwitz_zeta(s, q)", "s q", hurwitz, [[1.000001, 1.01, 1.5, 7.5, 30.0], [0.01, 0.5, 1.0, 9.5, 1e3]]
+    ),
+    "polygamma": Law(
+        "polygamma(2, x)", "x", lambda x: mp.polygamma(2, x), [[1e-3, 0.5, 1.0, 1.46, 9.0, 1e3, 1e8]]
+    ),
+    **{
+        f"expn, order {n}": Law(
+            f"expn({n}, x)", "x", lambda x, n=n: mp.expint(n, x), [[1e-10, 1e-3, 0.5, 0.99, 1.01, 3.0, 50.0, 200.0]]
+        )
+        for n in (0, 1, 2, 10, 60)
+    },
+    "elliptic_e": Law(
+        "elliptic_e(m)", "m", mp.ellipe, [[-1e100, -1e30, -1e10, -1e3, -3.1, -2.9, -1.0, 0.3, 0.9, 0.999999]]
     ),
     "Weibull's variance": Law(
         "variance_of(Weibull(k, 1.0))", "k", lambda k: mp.gamma(1 + 2 / k) - mp.gamma(1 + 1 / k) ** 2,

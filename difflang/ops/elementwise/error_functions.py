@@ -10,9 +10,12 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import F64, FLOATS
 from difflang.numerics import accurate_elementary
-from difflang.ops.op_factories import Array, OpExample, UniformSamples, unary_op
+from difflang.ops.elementwise.comparison_and_logic import clamp
+from difflang.ops.op_factories import Array, OpExample, UniformSamples, full_like, unary_op
 
 SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)
+# From here on `exp(-x^2 / 2)` is 0 in every float type.
+GAUSSIAN_ZERO_FROM = 64.0
 
 
 def scipy_special() -> Any:
@@ -32,9 +35,14 @@ def lower_in_f32_or_wider(formula: Any) -> Any:
     return lower
 
 
+def before_underflow(x: Value) -> Value:
+    """`x` where the Gaussian is not yet 0, and finite beyond: a factor that leaves 0 there, not `Inf * 0`."""
+    return clamp.one(full_like(x, -GAUSSIAN_ZERO_FROM), x, full_like(x, GAUSSIAN_ZERO_FROM))
+
+
 gaussian = unary_op(
     "gaussian",
-    jvp=lambda dx, y, x, scale: dx * (x * y * (-2.0 * scale)),
+    jvp=lambda dx, y, x, scale: dx * (before_underflow(x) * y * (-2.0 * scale)),
     reference=lambda x, scale: accurate_elementary.gaussian(np, x, scale),
     lower=lower_in_f32_or_wider(lambda jax, x, scale: accurate_elementary.gaussian(jax.numpy, x, scale)),
     formula_dtypes=FLOATS,

@@ -11,7 +11,7 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import FLOATS
 from difflang.numerics import accurate_elementary
-from difflang.ops.elementwise.error_functions import gaussian, lower_in_f32_or_wider
+from difflang.ops.elementwise.error_functions import before_underflow, gaussian, lower_in_f32_or_wider
 from difflang.ops.op_factories import Array, unary_op
 
 # The derivative over `x - ROOT` for x = -1.075 + 0.725 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`,
@@ -90,9 +90,8 @@ def gelu_slope_reference(x: Array) -> Array:
 
 def gelu_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
     """`(2 - x^2) p(x)`."""
-    # Multiplied out: `x^2` alone would overflow for large x.
-    density = gaussian.one(x, scale=0.5) * DENSITY
-    return dx * (density * 2.0 - x * (x * density))
+    density, z = gaussian.one(x, scale=0.5) * DENSITY, before_underflow(x)
+    return dx * (density * 2.0 - z * (z * density))
 
 
 gelu_slope = unary_op(
