@@ -260,7 +260,10 @@ class ArtifactReader:
 
 
 def check_signature(found: ArtifactContents) -> None:
-    """Errors: DL1241 if the graph takes or gives arrays of other types than the manifest says."""
+    """Errors: DL1241 if the graph takes or gives arrays of other types than the manifest says, or names cannot be."""
+    names = [*[p.name for p in found.params], *["key"] * found.random]
+    if len(names) != len({*names}) or not all(n.isidentifier() for n in names):
+        raise_damaged("its parameters have impossible names")
     takes = [*layout_leaf_types([p.layout for p in found.params]), *[None] * found.random]
     params = [p.type for p in found.graph.params]
     constants = len(params) - len(found.constants)

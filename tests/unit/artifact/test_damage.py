@@ -158,6 +158,18 @@ def test_what_is_well_packed_and_wrong_inside(whole: bytes, mutations: int = 300
     assert codes.count("DL1241") > mutations // 2
 
 
+@pytest.mark.parametrize("names", [("m", "m", "i"), ("f32[2]", "kind", "i"), ("", "kind", "i")])
+def test_parameters_have_names_of_their_own(whole: bytes, names: tuple[str, ...]) -> None:
+    """They are shown as those of a Python function, which takes no others."""
+
+    def change(members: dict[str, bytes]) -> None:
+        about = json.loads(members["manifest.json"])
+        about["params"] = [{**p, "name": name} for p, name in zip(about["params"], names, strict=True)]
+        members["manifest.json"] = json_bytes(about)
+
+    assert code_of(repacked(whole, change)) == "DL1241"
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_ten_thousand_that_are_well_packed_and_wrong_inside(whole: bytes) -> None:
