@@ -41,7 +41,7 @@ class SubscriptPart(Struct, frozen=True):
 
     start: Array | None = None
     size: Dim | None = None
-    step: int = 1
+    step: Dim = 1
     where: Array | None = None
     new_axis: bool = False
     full_axis: bool = False
@@ -239,7 +239,7 @@ def range_index(
     cx: ElabContext, e: tree.Expr, start: Array, stop: Array, step: Array | None, axis: SubscriptedAxis
 ) -> SubscriptPart:
     stride, size = step.static if step is not None else 1, axis.size
-    if not isinstance(stride, int) or stride < 1:
+    if not isinstance(stride, (int, Poly)) or (isinstance(stride, int) and stride < 1):
         raise cx.error("DL0328", "the step of a range must be a positive number known at compile time", e.span)
     first, last = start.static, stop.static
     if isinstance(first, (int, Poly)) and isinstance(last, (int, Poly)):

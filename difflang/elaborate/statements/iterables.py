@@ -66,7 +66,7 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
     for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
         if not cx.unifier.same(end.tensor, INDEX_TYPE):
             raise cx.error("DL0313", "the ends of a range must be i32", part.span, f"this is {show_type(end.tensor)}")
-    if step is not None and not (isinstance(step.static, int) and step.static > 0):
+    if step is not None and not (isinstance(step.static, Poly) or (isinstance(step.static, int) and step.static > 0)):
         raise cx.error(
             "DL0328",
             "the step of a range must be a positive number known at compile time",
@@ -76,7 +76,7 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
     return RangeTerm(start, stop, None if step is None or step.static == 1 else step)
 
 
-def range_length(start: Dim, stop: Dim, step: int) -> Dim:
+def range_length(start: Dim, stop: Dim, step: Dim) -> Dim:
     """The number of elements of `start..stop`."""
     # Rounded up: a last partial step counts.
     length = floor_div(stop - start + (step - 1), step)
@@ -127,7 +127,7 @@ def field_iteration_help(type: LangType) -> str:
 
 def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable:
     step = term.step.static if term.step is not None else 1
-    assert isinstance(step, int)
+    assert isinstance(step, (int, Poly))
     start, stop = term.start.static, term.stop.static
 
     def range_item(index: Array, _: list[Value]) -> Term:

@@ -254,14 +254,16 @@ concat = linear_op(
 )
 
 
-def slice_type(same: TypeSolver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Ints) -> Tensor:
+def slice_type(same: TypeSolver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Sizes) -> Tensor:
     """The checker proves `0 <= start <= stop <= size`; here it holds or the sizes are names."""
     same.require(len(starts) == len(stops) == len(steps) == x.rank, "{} has {} axes", x, x.rank)
     for size, start, stop, step in zip(x.shape, starts, stops, steps, strict=True):
         fits = True
         if isinstance(size, int) and isinstance(start, int) and isinstance(stop, int):
             fits = 0 <= start <= stop <= size
-        same.require(step > 0 and fits, "{}..{} by {} leaves {}", start, stop, step, size)
+        same.require(
+            (not isinstance(step, int) or step > 0) and fits, "{}..{} by {} leaves {}", start, stop, step, size
+        )
     shape = tuple((stop - start + step - 1) // step for start, stop, step in zip(starts, stops, steps, strict=True))
     return Tensor(x.dtype, shape)
 
