@@ -122,7 +122,8 @@ LAWS = {
         "hurwitz_zeta(s, q)", "s q", hurwitz, [[1.000001, 1.01, 1.5, 7.5, 30.0], [0.01, 0.5, 1.0, 9.5, 1e3]]
     ),
     "polygamma": Law(
-        "polygamma(2, x)", "x", lambda x: mp.polygamma(2, x), [[1e-3, 0.5, 1.0, 1.46, 9.0, 1e3, 1e8]]
+        "polygamma(2, x)", "x", lambda x: mp.polygamma(2, x),
+        [[1e-3, 0.5, 1.0, 1.46, 9.0, 1e3, 1e8, -1e-10, -0.3, -1.9, -7.25, -1e4 - 0.125]],
     ),
     **{
         f"expn, order {n}": Law(
