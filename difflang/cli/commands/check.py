@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import click
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.base.source_files import write_atomically, write_error
-from difflang.cli.commands.fmt import program_files
+from difflang.cli.commands.fmt import expand_paths
 from difflang.cli.diagnostic_formats import format_diagnostics, output_format
 from difflang.cli.options_and_reports import (
     FILE,
@@ -96,16 +96,6 @@ def check(
     print_in_format(found, form)
     if any(d.severity == "error" for d in found):
         sys.exit(1)
-
-
-def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
-    """The named files, and those in folders. A folder without programs adds a DL0701 to `found`."""
-    for file in files:
-        inside = list(program_files((file,)))
-        if not inside:
-            way = "programs are files whose names end with `.dfl`; `difflang new NAME` writes a first one"
-            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), (way,)))
-        yield from inside
 
 
 def check_data(

@@ -15,7 +15,7 @@ from difflang.base.error_codes import nearest_words
 from difflang.base.package_data import builtins_file, stdlib_files
 from difflang.base.source_files import read_source, write_atomically, write_error
 from difflang.base.wording import count_of
-from difflang.cli.commands.fmt import program_files
+from difflang.cli.commands.fmt import require_programs
 from difflang.cli.options_and_reports import SuggestingChoice, exit_on_error
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
         raise click.UsageError("--format html writes files: name a folder with --out FOLDER")
     with exit_on_error():
         if out is not None:
-            files = [Path(f) for f in program_files(what)] if what and is_path(what[0]) else library_files(what)
+            files = [Path(f) for f in require_programs(what)] if what and is_path(what[0]) else library_files(what)
             write_pages(out, [parse_page(f) for f in files], form)
             return
         print_markdown("\n\n".join(map(documentation_text, what)) if what else library_overview())
@@ -94,7 +94,7 @@ def documentation_text(what: str) -> str:
 
     files = {path.stem: path for path in library_files(())}
     if is_path(what) or what in files:
-        paths = [files[what]] if what in files else [Path(f) for f in program_files((what,))]
+        paths = [files[what]] if what in files else [Path(f) for f in require_programs((what,))]
         return "\n".join(page_as_markdown(parse_page(path)) for path in paths).rstrip()
     module, _, name = what.rpartition(".")
     pages = [parse_page(path) for path in (library_files([module]) if module else library_files(()))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -31,7 +31,7 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
 
     problems: list[Diagnostic] = []
     changed = total = 0
-    for file in program_files(files):
+    for file in expand_paths(files, problems):
         total += 1
         try:
             source, path = load_source(file)
@@ -51,6 +51,25 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
         click.echo(f"{changed} of {total} {'would change' if only_check else 'changed'}", err=True)
     if problems or (only_check and changed):
         sys.exit(1)
+
+
+def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
+    """The named files, and those in folders. A folder without programs adds a DL0701 to `found`."""
+    for file in files:
+        inside = list(program_files((file,)))
+        if not inside:
+            way = "programs are files whose names end with `.dfl`; `difflang new NAME` writes a first one"
+            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), (way,)))
+        yield from inside
+
+
+def require_programs(files: Sequence[str]) -> list[str]:
+    """The named files, and those in folders. Errors: DL0701 for a folder without programs."""
+    missing: list[Diagnostic] = []
+    found = list(expand_paths(files, missing))
+    if missing:
+        raise DifflangError(*missing)
+    return found
 
 
 def program_files(files: tuple[str, ...]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from difflang.base.source_files import read_source, write_atomically, write_error
-from difflang.cli.commands.fmt import program_files
+from difflang.cli.commands.fmt import require_programs
 from difflang.cli.options_and_reports import exit_on_error, print_diagnostics, search_path
 
 
@@ -33,7 +33,7 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
     with exit_on_error():
         texts: dict[Path, str] = {}
         wrong = False
-        for file in map(Path, program_files(files)):
+        for file in map(Path, require_programs(files)):
             place = (out or file.parent) / f"{file.stem}.pyi"
             if place in texts:
                 raise click.UsageError(f"two stubs would be called `{place.name}`: write them to two folders")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,23 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     assert "error[DL0710]" in result.stderr and "no space left" in result.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["a.dfl"]
     assert path.read_text() == WRONG
+
+
+@pytest.mark.parametrize("command", [["fmt"], ["fmt", "--check"], ["fmt", "--diff"], ["check"], ["doc"], ["stubs"]])
+def test_a_folder_without_programs_is_an_error(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no program")
+    result = CliRunner().invoke(main, [*command, str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"error[DL0701]: there is no program in `{tmp_path}`" in result.output
+
+
+def test_commands_without_arguments_leave_standard_input_alone() -> None:
+    """So that a script that a shell reads from a pipe goes on after them."""
+    code = (
+        "import os\nfrom difflang.cli import main\n"
+        "for command in ('fmt', 'check', 'doc', 'stubs', 'run', 'derive', 'explain'):\n"
+        "    try:\n        main([command], standalone_mode=False)\n    except (Exception, SystemExit):\n        pass\n"
+        "print('left:', os.read(0, 20).decode())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input="echo after", capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("left: echo after\n")
