@@ -20,8 +20,8 @@ import numpy as np
 from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower.stablehlo import constant_factors, control_flow, gather_and_scatter, reduce_and_dot
-from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind
+from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_and_dot
+from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind, hold_constant_factors
 
 ir = mlir.ir
 # An array takes Python and NumPy scalars of no higher rank.
@@ -237,7 +237,7 @@ class JaxFacade:
             return self.lower_with_jax(getattr(jax.lax, name), x, y)
         if name not in ("mul", "div"):
             return x.like(emit(x.value, y.value))
-        x, y, scale = constant_factors.hold_constant_factors(name, x, y)
+        x, y, scale = hold_constant_factors(name, x, y)
         return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
 
     def optimization_barrier(self, x: HloArray) -> HloArray:
