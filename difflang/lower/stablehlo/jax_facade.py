@@ -240,8 +240,12 @@ class JaxFacade:
         x, y, scale = hold_constant_factors(name, x, y)
         return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
 
-    def optimization_barrier(self, x: HloArray) -> HloArray:
-        return x.like(single_value(stablehlo.optimization_barrier([x.value])))
+    def optimization_barrier(self, x: Any) -> Any:
+        """An array, or several that one barrier holds."""
+        arrays = [x] if isinstance(x, HloArray) else [*x]
+        found = stablehlo.OptimizationBarrierOp([a.value for a in arrays]).results
+        held = [a.like(value) for a, value in zip(arrays, found, strict=True)]
+        return held[0] if isinstance(x, HloArray) else held
 
     def shifted(self, emit: Callable[..., Any], x: HloArray, y: Any) -> HloArray:
         x, y = self.alike(x, y)

@@ -142,5 +142,5 @@ def test_a_parameter_that_is_not_there(m: Any) -> None:
     net = bridge.nnx(m.score, params="m")
     with pytest.raises(difflang.ArgumentError, match="needs `rngs`"):
         net(m.start)
-    with pytest.raises(difflang.ArgumentError, match="takes 1 arguments, not 2"):
+    with pytest.raises(difflang.ArgumentError, match="takes 1 argument, not 2"):
         net(m.start(key=0))(1.0, 2.0)
