@@ -134,8 +134,8 @@ def begin_partial_file(folder: Path, mode: int) -> tuple[Path, IO[bytes]]:
                 os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), "wb"
             )
             PARTIAL_FILES.add(str(beside))
-        lock_file(file)
-        # Another process may have taken it for an abandoned one before it was locked.
+        # Another process may have taken it for an abandoned one, and holds the lock until it has removed it.
+        lock_file(file, waits=True)
         if beside.exists():
             return beside, file
         file.close()
@@ -152,12 +152,12 @@ def remove_abandoned_files(folder: Path) -> None:
                 path.unlink()
 
 
-def lock_file(file: IO[bytes]) -> bool:
+def lock_file(file: IO[bytes], *, waits: bool = False) -> bool:
     """Lock a file until it is closed, also by the death of this process; False if another has it or no lock exists."""
     if fcntl is None:
         return False
     try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,27 @@ def test_permissions_are_those_of_the_old_file_or_of_a_new_one(tmp_path: Path) -
         write_atomically(tmp_path / name, b"x")
     assert (tmp_path / "old").stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
+def test_a_file_that_another_process_is_about_to_remove_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sweeper(set[str]):
+        """Locks the first file before its owner does, and removes it a little later."""
+
+        def add(self, name: str) -> None:
+            if self:
+                return
+            super().add(name)
+            file = Path(name).open("r+b")  # noqa: SIM115 - closed by the timer
+            assert source_files.lock_file(file)
+            threading.Timer(0.2, lambda: (Path(name).unlink(missing_ok=True), file.close())).start()
+
+    monkeypatch.setattr(source_files, "PARTIAL_FILES", Sweeper())
+    monkeypatch.setattr(source_files.os, "fsync", lambda _: time.sleep(0.4))
+    source_files.write_atomically(tmp_path / "a", b"whole")
+    assert (tmp_path / "a").read_bytes() == b"whole"
 
 
 def test_saves_beside_each_other_all_arrive(tmp_path: Path) -> None:
