@@ -134,6 +134,9 @@ class DerivativeCode(PartialEquality, frozen=True, eq=False):
         return self.source_operator or self.operator
 
 
+PRIME = DerivativeCode("deriv", ((0,),))  # of `f'`
+
+
 class LinearMapCode(PartialEquality, frozen=True, eq=False):
     """A linear map, such as `vjp` and `linearize` return beside the value.
 

@@ -47,6 +47,7 @@ from difflang.ops.control.opaque_call import emit_opaque_call
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names
 from difflang.types.function_code import (
+    PRIME,
     AscribedCode,
     BuiltinCode,
     ConvertCode,
@@ -120,8 +121,6 @@ def elaborate_pipe(cx: ElabContext, e: tree.Pipe) -> Walk[Term]:
 
 @elaborates(tree.Prime)
 def elaborate_prime(cx: ElabContext, e: tree.Prime) -> Walk[Term]:
-    from difflang.elaborate.derivatives.scalar_derivative import PRIME
-
     fn = yield elaborate(cx, e.base)
     # Operators build closures; nothing is differentiated before the call.
     return Closure(PRIME, (expect_function(cx, fn, e.base.span),))

@@ -19,10 +19,9 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.function_code import DerivativeCode
+from difflang.types.function_code import PRIME
 from difflang.types.type_errors import make_error
 
-PRIME = DerivativeCode("deriv", ((0,),))
 # From this order on, derivatives are taken from the Taylor series: its cost grows with the square of the order, that of
 # nested tangents doubles with each prime.
 SERIES_ORDER = 4

@@ -16,6 +16,7 @@ import difflang.runtime
 from difflang.execution.callable_graph import PartOfProgram
 from difflang.ir.graph import Graph
 from difflang.runtime.predict_memory import predict_memory
+from support.programs import HISTORIES
 
 LIMIT = 600_000
 SOURCE = """float f32
@@ -61,27 +62,11 @@ def test_it_is_kept(way: str) -> None:
     assert taken(WAYS[way]) < 1.1 * LIMIT
 
 
-PATHS = """float f64
-@memory(LIMIT KB)
-fn f(p: f64[2]) -> f64 {
-  var x = p[0]
-  let path = while abs(x) > 0.1 {
-    x -= p[1] * sin(x) * 0.1
-    yield x
-  }
-  var s = 0.0
-  for v in reverse(path) { s = 0.5 * s + v^2 }
-  for v in path { s += v * sin(s) * 0.01 }
-  s
-}
-"""
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("limit", [700, 20])
 def test_it_is_kept_where_xla_copies_what_several_loops_read(limit: int) -> None:
     """XLA takes up to 2.3 times what is predicted there, in the kernel order that it chooses within JAX."""
-    f = difflang.loads(PATHS.replace("LIMIT", str(limit)), name="paths").f
+    f = difflang.loads(f"@memory({limit} KB)" + HISTORIES, name="histories").f
     p = np.array([2.0, 0.2])
     with jax.enable_x64(True):
         within = jax.jit(jax.grad(f)).lower(p)

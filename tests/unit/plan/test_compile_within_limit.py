@@ -17,6 +17,7 @@ from difflang.plan.compile_within_limit import compile_within_limit, with_kernel
 from difflang.plan.save_policies import SavePolicy, recompute_work
 from difflang.runtime.compile import compile_graph
 from difflang.runtime.predict_memory import predict_memory
+from support.programs import HISTORIES
 
 DEEP = (
     "fn f(w: f32[d, d], x: f32[b, d]) -> f32 {\n  var h = x\n"
@@ -169,21 +170,6 @@ def test_where_no_plan_is_predicted_to_fit_the_order_of_least_memory_may_and_is_
     plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
     assert made.low_memory and made.memory_bytes <= limit
     assert abs(with_kernel_order(plan, sparing=True).account.peak / made.memory_bytes - 1) < 0.1
-
-
-HISTORIES = """
-fn f(p: f64[2]) -> f64 {
-  var x = p[0]
-  let path = while abs(x) > 0.1 {
-    x -= p[1] * sin(x) * 0.1
-    yield x
-  }
-  var s = 0.0
-  for v in reverse(path) { s = 0.5 * s + v^2 }
-  for v in path { s += v * sin(s) * 0.01 }
-  s
-}
-"""
 
 
 @pytest.mark.slow
