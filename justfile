@@ -15,9 +15,13 @@ check:
 test *args:
     {{ python }} -m pytest -q -n 2 -m "not slow and not nightly" {{ args }}
 
-# Every test on every case: half an hour on two cores.
+# Every test on every case: an hour on two cores.
 nightly *args:
     {{ python }} -m pytest -q -n auto --dist worksteal -m "nightly or not nightly" {{ args }}
+
+# Writes tests/durations.tsv, by which continuous integration chooses cases: half an hour on two quiet cores.
+durations *args:
+    DIFFLANG_DURATIONS=1 {{ python }} -m pytest -q -n 2 --dist worksteal {{ args }}
 
 # Rewrites the expected files; read their diff like code.
 accept *args:

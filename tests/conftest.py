@@ -1,7 +1,9 @@
 """What holds for the whole run: JAX's own differentiation raises when our package calls it (see jax_ad_guard).
 
 Every law is tested on every change, by the README's command and `.ci/run`, on some of its cases; `just nightly` tests it
-on all of them. Which cases are nightly stands at the test, as a mark (see `support/nightly.py`). In short:
+on all of them. Which cases are nightly stands at the test, as a mark (see `support/nightly.py`). Where whole folders are
+run, long tables are thinned by how long they take as well: of a function as many cases as fit in a second, at least one,
+and none that takes longer than four (see `support/durations.py`); `pytest FILE` tests all of a file's. In short:
 
 | law | on every change | at night as well |
 | --- | --- | --- |
@@ -11,7 +13,7 @@ on all of them. Which cases are nightly stands at the test, as a mark (see `supp
 | library functions are as elsewhere | values, and every fourth gradient; of long tables every second row, in f64 | all rows and gradients, f32, compiled as for users |
 | the library's own tests and examples | interpreted; eight files compiled | all compiled |
 | rules of the library are derivatives | f64, but a few slow ones | all, f32 too |
-| the steps of `docs/contributing/` work | an op, a diagnostic | all pages |
+| the steps of `docs/contributing/` work | | all pages |
 | examples | own tests interpreted; the quick ones to the end | all to the end, from the command line, against twins |
 | loops and branches in derivatives | one program of a kind, first order; a few of second order | every length, order and nesting, compiled |
 | random programs and graphs | 20 | 50 and 60; `just fuzz` any number |
@@ -27,12 +29,13 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import jax_ad_guard
-from support import nightly, quick
+from support import durations, nightly, quick
 
 settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes, a busy machine decides
 settings.load_profile("untimed")
@@ -68,12 +71,15 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     nightly.begin(config)
+    durations.begin(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before `-m` is asked."""
     nightly.mark_cases(items, whole_files=not any("::" in arg for arg in config.args))
+    named = {Path(arg.partition("::")[0]).resolve() for arg in config.args}
+    durations.thin(item for item in items if item.path not in named)
 
 
 def pytest_collection_finish() -> None:

@@ -238,6 +238,7 @@ def drawn_cycles() -> dict[str, list[int]]:
     return {line.split()[0]: [int(n) for n in line.split()[1:]] for line in block.splitlines()}
 
 
+@pytest.mark.daily
 def test_no_cycle_leaves_a_room() -> None:
     assert not [group for group in cycles(edges()) if len({room_of(m) for m in group}) > 1]
 

@@ -72,6 +72,7 @@ def test_control_c_ends_a_loop_of_the_host(tmp_path: Path) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a console of Windows ends a process by Ctrl-Break")
 def test_control_c_ends_a_loop_that_is_compiled(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # ---- Reports
 
 
+@pytest.mark.daily
 def test_what_is_typed_is_reported_and_no_longer_once_it_is_mended(client: Client, main: str) -> None:
     at = spot(MAIN, "far^2")
     client.change(main, replaced(at, (at[0], at[1] + 3), "fat"))

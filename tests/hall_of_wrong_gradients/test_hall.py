@@ -11,6 +11,7 @@ from hall_of_wrong_gradients import ENGINES, Entry, check_forward, check_gradien
 from hall_of_wrong_gradients.edges import EDGES
 from hall_of_wrong_gradients.loops import LOOPS
 
+pytestmark = pytest.mark.daily
 HALL = [*LOOPS, *EDGES]
 SECOND = [e for e in HALL if e.twin is not None or e.hessian is not None]
 

@@ -241,6 +241,7 @@ def test_in_several_files_it_is_the_same_program(seed: int, tmp_path: Path) -> N
     assert floats(want) == floats(got)
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, max(COUNT // 10, TOGETHER), TOGETHER))
 def test_compiled_is_interpreted(first: int) -> None:
