@@ -116,7 +116,9 @@ def integer_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("pow")
 def power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, y = [with_dtype(writer.words(v)) for v in eqn.operands]
+    x, y = [writer.words(v) for v in eqn.operands]
+    if y.shows_dtype or not x.shows_dtype:  # else a number, which takes the type of the base
+        x, y = with_dtype(x), with_dtype(y)
     return [Fragment(f"{x.at(POSTFIX)} ^ {y.at(POSTFIX)}", POWER, broadcast_shape(x.shape, y.shape), x.dtype)]
 
 

@@ -305,6 +305,12 @@ def test_an_exponent_is_reduced_in_decimals(power: str, slope: str) -> None:
     assert f"= {slope} #" in held(program, program.module.fns["f"], DeriveOptions()).text
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_an_exponent_takes_the_type_of_its_base(dtype: str) -> None:
+    program = checked_text(f"fn f(x: {dtype}) -> {dtype} = x^2.3 * x")
+    assert "= x^2.3 + x * (2.3 * x^1.3) #" in held(program, program.module.fns["f"], DeriveOptions()).text
+
+
 @pytest.mark.parametrize(
     ("source", "mode", "says"),
     [
