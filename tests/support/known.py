@@ -64,7 +64,7 @@ def lgamma(x: Number) -> Number:
 def psi(n: int, x: Number) -> Number:
     """The polygamma function by its asymptotic series from 40 on; mpmath's own takes seconds far out."""
     if x == 0:
-        return mp.nan if n == 0 else mp.inf * (-1) ** (n + 1)
+        return mp.inf * (-1) ** (n + 1)  # from above
     if x < 0:
         return psi_left(n, x)
     y, head = x, mp.mpf(0)
