@@ -17,13 +17,14 @@ from difflang.tools.verify_rules import rules_to_verify
 from support.documents import ROOT
 
 MATRIX = "let m: f64[3, 3] = [[4, 1, 0.5], [1, 5, 1], [0.5, 1, 6]]\n"
-# Functions of numbers that call a function that takes functions.
+# Functions of numbers that call a function that takes functions, or arguments that are never drawn.
 CALLERS = {
     "cg": MATRIX + "fn called(b: f64[3], k: f64) -> f64[3] = cg(linear |v| m @ v + k^2 * v, b, 1e-14)",
     "gmres": MATRIX
     + "fn called(b: f64[3], k: f64) -> f64[3] = gmres(linear |v| m @ v + sin(k) * roll(v, 1), b, 1e-14)",
     "bicgstab": MATRIX
     + "fn called(b: f64[3], k: f64) -> f64[3] = bicgstab(linear |v| m @ v + sin(k) * roll(v, 1), b, 1e-14)",
+    "between_quantile": "fn called(a: f64, w: f64, u: f64) -> f64 = between_quantile(a, a + exp(w), sigmoid(u))",
     "minimizer": "fn called(c: f64) -> f64 = minimizer(|x: f64| x^2 - sin(c) * x, 1.0, 1e-12)",
     "eliminated": MATRIX + "fn called(b: f64[3], k: f64) -> f64[3] = eliminated(linear |v| m @ v + k^2 * v, b)",
     "leap": "fn called(x: f64[2], v: f64[2]) -> (f64[2], f64[2]) = leap(|q: f64[2]| -sin(q), x, v, 0.1)",

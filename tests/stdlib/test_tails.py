@@ -63,6 +63,8 @@ TAILS: dict[str, tuple[Exact, list[float]]] = {
     "InverseGamma(2.5, 2.0)": (lambda x: 1 - gamma(2.5, 2 / x), [5e-3, 1.0, 1e9]),
     "ChiSquared(3.0)": (lambda x: gamma(1.5, x / 2), [1e-20, 1.0, 50.0]),
     "Beta(1.0, 19.0)": (lambda x: beta(1, 19, x), [1e-20, 0.1, 0.865169]),
+    "ChiSquared(1.0)": (lambda x: gamma(0.5, x / 2), [1e-20, 0.3, 50.0]),
+    "Beta(0.9, 1.3)": (lambda x: beta(0.9, 1.3, x), [1e-20, 0.1, 0.9]),
     "Weibull(1.5, 2.0)": (lambda x: -mp.expm1(-((x / 2) ** mp.mpf(1.5))), [1e-20, 1.0, 60.0]),
     "Pareto(1.5, 2.0)": (lambda x: -mp.expm1(mp.mpf(1.5) * mp.log(2 / x)), [2.5, 1e20]),
     "VonMises(0.0, 20.0)": (lambda x: von_mises(20, x), [-3.0, -0.7, -0.1, 0.05, 2.5]),
@@ -122,6 +124,30 @@ let y = (cdf(d, x), rate * density(d, x), moved, -risen / density(d, x))
     np.testing.assert_allclose(back, p, rtol=1e-11)
     np.testing.assert_allclose(one, 1.0, rtol=1e-10)
     np.testing.assert_allclose(moved, wanted, rtol=1e-8, atol=1e-8 * np.abs(wanted).max())
+
+
+def test_quantiles_at_the_ends() -> None:
+    """Of the support, whose derivatives are those from inside, to second order."""
+    both = [
+        "Normal(0.0, 1.0)",
+        "StudentT(2.5, 0.0, 1.0)",
+        "Cauchy(0.0, 1.0)",
+        "Laplace(0.0, 1.0)",
+        "Logistic(0.0, 1.0)",
+    ]
+    both += ["Gumbel(0.0, 1.0)", "TruncatedNormal(0.0, 1.0, -inf, inf)"]
+    ends = answer("[" + ", ".join(f"quantile_of({d}, [0.0, 1.0])" for d in both) + "]", IMPORTS, Engine("interpret"))
+    np.testing.assert_array_equal(ends, [[-np.inf, np.inf]] * len(both))
+    d = "TruncatedNormal(0.5, 2.0, -1.0, 3.0)"
+    x, rate, bend, left = answer(
+        f"[for p in [0.0, 1.0] => (quantile_of({d}, p), (|p| quantile_of({d}, p))'(p), (|p| quantile_of({d}, p))''(p), "
+        "(|a| quantile_of(TruncatedNormal(0.5, 2.0, a, 3.0), p))'(-1.0))]", IMPORTS, Engine("interpret"),
+    )  # fmt: skip
+    density = ss.truncnorm(-0.75, 1.25, 0.5, 2).pdf(np.array([-1, 3]))
+    np.testing.assert_array_equal(x, [-1, 3])
+    np.testing.assert_allclose(rate, 1 / density, rtol=1e-12)
+    np.testing.assert_allclose(bend, np.array([-1.5, 2.5]) / 4 / density**2, rtol=1e-12)
+    np.testing.assert_array_equal(left, [1, 0])
 
 
 def test_quantiles_of_counts() -> None:
