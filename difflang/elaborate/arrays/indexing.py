@@ -20,6 +20,7 @@ from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.reports.operand_mismatches import not_indexable_error
 from difflang.elaborate.runtime_checks import check_index
+from difflang.elaborate.statements.iterables import range_stride
 from difflang.elaborate.terms import Array, PoisonTerm, RangeTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
@@ -238,9 +239,8 @@ def any_negative(*ends: Dim) -> bool:
 def range_index(
     cx: ElabContext, e: tree.Expr, start: Array, stop: Array, step: Array | None, axis: SubscriptedAxis
 ) -> SubscriptPart:
-    stride, size = step.static if step is not None else 1, axis.size
-    if not isinstance(stride, (int, Poly)) or (isinstance(stride, int) and stride < 1):
-        raise cx.error("DL0328", "the step of a range must be a positive number known at compile time", e.span)
+    by = e.step if isinstance(e, (tree.Slice, tree.Range)) else None
+    stride, size = 1 if step is None else range_stride(cx, step, (by or e).span), axis.size
     first, last = start.static, stop.static
     if isinstance(first, (int, Poly)) and isinstance(last, (int, Poly)):
         inside = not (isinstance(first, int) and first < 0) and not any(

@@ -66,14 +66,22 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
     for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
         if not cx.unifier.same(end.tensor, INDEX_TYPE):
             raise cx.error("DL0313", "the ends of a range must be i32", part.span, f"this is {show_type(end.tensor)}")
-    if step is not None and not (isinstance(step.static, Poly) or (isinstance(step.static, int) and step.static > 0)):
-        raise cx.error(
-            "DL0328",
-            "the step of a range must be a positive number known at compile time",
-            e.step.span if e.step else e.span,
-            f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
-        )
+    if step is not None and e.step is not None:
+        range_stride(cx, step, e.step.span)
     return RangeTerm(start, stop, None if step is None or step.static == 1 else step)
+
+
+def range_stride(cx: ElabContext, step: Array, span: Span) -> Dim:
+    """The step of a range as a size. Errors: DL0328 for one below 1, or that only a run computes."""
+    stride = step.static
+    if isinstance(stride, Poly) or (isinstance(stride, int) and stride > 0):
+        return stride
+    found = show_type(step.tensor) if stride is None else stride
+    way = "a parameter that is a size may be a step: `k: dim`" if stride is None else ""
+    if isinstance(stride, int) and stride < 0:
+        way = "a range counts upwards: for the opposite order, index with `n - 1 - i`"
+    message = "the step of a range must be a positive number or size, known at compile time"
+    raise cx.error("DL0328", message, span, f"this is {found}", way)
 
 
 def range_length(start: Dim, stop: Dim, step: Dim) -> Dim:
