@@ -8,6 +8,18 @@ from difflang.base.diagnostics import Edit, Fix
 from difflang.base.error_codes import edit_distance, nearest_word
 from difflang.base.source import Source, Span
 
+# Functions of NumPy, SciPy, JAX and optax that are spelled like one of ours and compute something else.
+FOREIGN_NAMES = """
+adamaxw adan amsgrad anglit append average bdtri bdtrik bdtrin berp bessel_jn betainccinv betaln block butter chain
+chdtri cho_solve complex_ convolve1d coshm cov curve_fit deconvolve direct dsplit dstack ecdf eig erfcinv expi expon
+fdtri fftn fit fmax fmin fsolve gammaln gdtria gdtrib gdtrix glu gmean gstd hanning helmert histogramdd hmean hsplit
+hstack identity ifftn info iqr irfftn iscomplex isnat isreal jacobi jve kei ker kerp leastsq lmoment logspace long
+lsim minimize minimum moment nbdtrc nbdtri nbdtrik nbdtrin ncfdtri ndenumerate ndtr nsum oaconvolve pade pdtri pdtrik
+pinvh pmean psi radian resample residue rfftn rint rotate savez scale sem short signm signum single sinhm skewtest
+spalde splint splrep step tanhm tmax tmean tmin tstd uint ulong unstack ushort vdot vsplit vstack zipf
+"""
+FOREIGN_FUNCTIONS = frozenset(FOREIGN_NAMES.split())
+
 
 def replacement_fix(span: Span, text: str, title: str = "") -> Fix:
     """A fix that replaces the text of a span."""
@@ -36,7 +48,7 @@ def did_you_mean(name: str, known: Iterable[str], span: Span, sign: str = "") ->
 def is_typo(name: str, near: str, known: Iterable[str]) -> bool:
     """Whether a name is a typing error for the nearest one in `known`, and for no other."""
     # A checker cannot tell `w1` from `w2`, so digits must agree, and a short name may differ in little.
-    if len(name) < 3 or digits_of(name) != digits_of(near):
+    if name in FOREIGN_FUNCTIONS or len(name) < 3 or digits_of(name) != digits_of(near):
         return False
     if name.casefold() == near.casefold():
         return sum(name.casefold() == other.casefold() for other in dict.fromkeys(known)) == 1

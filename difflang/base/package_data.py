@@ -50,14 +50,18 @@ def stdlib_modules() -> tuple[str, ...]:
 
 
 PUBLIC_DECLARATION = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
+PUBLIC_ENUM = re.compile(r"^pub enum (\w+).*\{\n((?:  .*\n)+)\}", re.MULTILINE)
+VARIANT = re.compile(r"^  (\w+)", re.MULTILINE)
 
 
 @cache
 def stdlib_modules_of_name() -> dict[str, tuple[str, ...]]:
-    """For each public name of the standard library, the modules that define it."""
+    """For each public name of the standard library, variants of its enums included, the modules that define it."""
     homes: dict[str, tuple[str, ...]] = {}
     for path in stdlib_files():
-        for name in PUBLIC_DECLARATION.findall(path.read_text(encoding="utf-8")) if path.stem != "prelude" else ():
+        text = path.read_text(encoding="utf-8") if path.stem != "prelude" else ""
+        variants = [v for _, body in PUBLIC_ENUM.findall(text) for v in VARIANT.findall(body)]
+        for name in (*PUBLIC_DECLARATION.findall(text), *variants):
             homes[name] = (*homes.get(name, ()), path.stem)
     return homes
 
@@ -66,6 +70,14 @@ def stdlib_modules_of_name() -> dict[str, tuple[str, ...]]:
 def stdlib_module_of_name() -> dict[str, str]:
     """For each public name of the standard library, its module; the first, if two define it."""
     return {name: modules[0] for name, modules in stdlib_modules_of_name().items()}
+
+
+@cache
+def stdlib_enum_of_variant() -> dict[str, str]:
+    """For each variant of a public enum of the standard library, the enum."""
+    texts = [path.read_text(encoding="utf-8") for path in stdlib_files()]
+    enums = [found for text in texts for found in PUBLIC_ENUM.findall(text)]
+    return {variant: enum for enum, body in enums for variant in VARIANT.findall(body)}
 
 
 def error_page(code: str) -> str:

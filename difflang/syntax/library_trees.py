@@ -53,7 +53,7 @@ def tree_key(source: Source) -> str:
 
 @cache
 def parser_key() -> str:
-    """A hash of the grammar, of the modules that build trees and their spans, and of the versions that unpickle them."""
+    """A hash of the grammar, of the modules that build trees and spans, and of the versions that unpickle them."""
     found = hashlib.sha256(f"{sys.version}\0{package_data.grammar_text()}".encode())
     for path in (*sorted(Path(__file__).parent.glob("*.py")), package_data.PACKAGE_FOLDER / "base" / "source.py"):
         found.update(path.read_bytes())

@@ -22,8 +22,18 @@ OTHER_NAMES = {
     **dict.fromkeys(("rvs", "sample"), "draw"),
     "logcdf": "log_cdf",
     "logsf": "log_sf",
+    "betaln": "log_beta",
     "companion": "polycompanion",
+    "cov": "covariance",
+    "dawsn": "dawson",
+    "ellipe": "elliptic_e",
+    "ellipk": "elliptic_k",
+    "exp1": "exp_integral",
+    "hanning": "hann",
     "huber": "huber_loss",
+    "lambertw": "lambert_w",
+    "log_ndtr": "log_normal_cdf",
+    "zeta": "hurwitz_zeta",
 }
 
 

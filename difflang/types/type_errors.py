@@ -8,7 +8,7 @@ from math import inf
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
 from difflang.base.fixes import did_you_mean, replacement_fix
-from difflang.base.package_data import stdlib_module_of_name
+from difflang.base.package_data import stdlib_enum_of_variant, stdlib_module_of_name
 from difflang.base.source import Span
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
@@ -91,7 +91,9 @@ def unknown_type_error(
             () if name.lower() in AMBIGUOUS_TYPE_NAMES or place.text != name else (replacement_fix(place, elsewhere),)
         )
     way = way or f"declare it: `record {name} {{ … }}`"
-    if (module := stdlib_module_of_name().get(name)) is not None:
+    if (enum := stdlib_enum_of_variant().get(name)) is not None:
+        way, fixes = f"`{name}` is a variant of `{enum}`, which is the type", ()
+    elif (module := stdlib_module_of_name().get(name)) is not None:
         way, fixes = f"import it: `import {module} ({name})`", add_name_import(place, name)
     # Later cases are more specific and override the guess by spelling.
     if name in generics:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -18,10 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from difflang.base.fixes import did_you_mean
+from difflang.base.source import Source, Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.reports.foreign_names import SUBSTITUTES
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.execution.engine import Engine
 from difflang.host.builtin_registry import HOST_BUILTINS
+from difflang.types.module_name_errors import OTHER_NAMES
 from support.documents import ROOT
 from support.language import ran
 
@@ -151,6 +156,47 @@ def test_every_shared_name_is_in_one_table() -> None:
     assert sorted(SAME.keys() & OTHERWISE) == []
     assert [n for n in SAME if not shared_with(n)] == []
     assert sorted({*SAME, *(n.rpartition(".")[2] for n in OTHERWISE)} - our_names().keys()) == []
+
+
+# Other spellings of a name for the same function: `check --fix` may write ours.
+SAME_FUNCTIONS = {
+    "amax": "max", "arccos": "acos", "arccosh": "acosh", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
+    "around": "round", "fabs": "abs", "full": "fill", "soft_sign": "softsign", "fftconvolve": "fft_convolve", "legendre_p": "legendre",
+}  # fmt: skip
+
+
+def language_names() -> list[str]:
+    return [n for n, module in our_names().items() if not module]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cov", "eig", "erfcinv", "fmax", "gammaln", "gmean", "hanning", "hstack", "logspace", "ndtr", "psi", "vdot"],
+)
+def test_a_function_of_theirs_is_no_misspelling_of_ours(name: str) -> None:
+    assert not any(fixed_name(name, known) for known in (language_names(), our_names()))
+
+
+@pytest.mark.nightly
+def test_no_function_of_theirs_is_taken_for_a_misspelling() -> None:
+    theirs = {n for m in NUMPY_AND_SCIPY + JAX_AND_OPTAX for n in dir(importlib.import_module(m)) if n.islower()}
+    theirs -= {*our_names(), *SAME_FUNCTIONS, *SUBSTITUTES, *OTHER_NAMES}
+    modules = {module: [n for n, m in our_names().items() if m == module] for module in {*our_names().values()} - {""}}
+    found = {
+        (name, near)
+        for name in theirs
+        if their_functions(name, NUMPY_AND_SCIPY + JAX_AND_OPTAX)
+        for known in (language_names(), *modules.values())
+        if (near := fixed_name(name, known))
+    }
+    assert sorted(found) == []
+
+
+def fixed_name(name: str, known: Iterable[str]) -> str:
+    """What `check --fix` would write instead of an unknown name; empty for nothing."""
+    source = Source("theirs.dfl", name)
+    _, fixes = did_you_mean(name, known, Span(source, 0, len(name)))
+    return fixes[0].title if fixes else ""
 
 
 def call(name: str, side: int) -> str:

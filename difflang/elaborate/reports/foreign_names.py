@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflang.base.package_data import stdlib_module_of_name
+from difflang.types.module_name_errors import OTHER_NAMES
 
 HOST_ONLY_NAMES = {
     **dict.fromkeys(
@@ -38,6 +39,8 @@ SUBSTITUTES = {
     **dict.fromkeys(("randn", "randint", "gauss"), "draw with `normal(n)`, `uniform(n)` or `permutation(n)`"),
     **dict.fromkeys(("rand", "random"), "draw with `uniform(n)`"),
     **dict.fromkeys(("ln", "logn"), "write `log(x)`"),
+    **dict.fromkeys(("gammaln", "loggamma"), "write `lgamma(x)`"),
+    "psi": "write `digamma(x)`",
     "einsum": "write a comprehension: `[for i, k => sum(for j => a[i, j] * b[j, k])]`",
     "type": "`difflang check` reports types where they do not fit; a declared one is checked: `let x: f32[n] = e`",
     "matmul": "write `x @ y`",
@@ -58,3 +61,10 @@ def substitute_for(name: str) -> str | None:
     """The help for an unknown name: an import of the standard library, or what to write instead."""
     module = stdlib_module_of_name().get(name)
     return f"import it: `import {module} ({name})`" if module is not None else SUBSTITUTES.get(name)
+
+
+def library_name_help(name: str) -> str:
+    """The help for a name of another library that the standard library has by another name."""
+    other = OTHER_NAMES.get(name, "")
+    module = stdlib_module_of_name().get(other)
+    return f"the library's name is `{other}`: `import {module} ({other})`" if module is not None else ""

@@ -12,7 +12,7 @@ from difflang.base.package_data import stdlib_modules, stdlib_modules_of_name
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES, PACKAGE_NAMES, substitute_for
+from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES, PACKAGE_NAMES, library_name_help, substitute_for
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_module_import, add_name_import
 from difflang.types.module_scope import ModuleScope
@@ -43,6 +43,8 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
         *CONSTANTS,
     ]
     way, fixes = did_you_mean(id, known, span)
+    if not fixes:
+        way = library_name_help(id) or way
     if id in HOST_ONLY_NAMES:
         return cx.error(
             "DL0322", f"`{id}` is a host function: compiled functions cannot use it", span, "", HOST_ONLY_NAMES[id]

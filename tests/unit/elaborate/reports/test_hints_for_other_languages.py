@@ -21,6 +21,13 @@ PROGRAMS = {
     "print(normal(3, seed = 1))":
         "set the seed with `--seed`, or use a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
+    "print(logpdf(1.0, 2.0))": "the library's name is `log_density`: `import stats (log_density)`",
+    "print(huber(1.0, 2.0))": "the library's name is `huber_loss`: `import losses (huber_loss)`",
+    "let samples = 1.0\nprint(sample)": "did you mean `samples`?",
+    "print(gammaln(1.0))": "write `lgamma(x)`",
+    "print(psi(1.0))": "write `digamma(x)`",
+    "import stats (log_density)\nprint(log_density(Normal(0.0, 1.0), 1.0))": "import it: `import stats (Normal)`",
+    "import stats (Normal)\nfn f(d: Normal) -> f32 = 1.0": "`Normal` is a variant of `Distribution`, which is the type",
     "fn f(n: i32) -> i32 {\n  var k = n\n  while k { k -= 1 }\n  k\n}": "compare it, as in `k != 0`",
     "var x = 0.5\nif x { x = 1.0 }": "compare it, as in `x != 0.0`",
     "let x = [1.0]\nif x > 0.0 { print(1) }": "`any(…)` is true if one element is true, `all(…)` if all are",
