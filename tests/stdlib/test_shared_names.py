@@ -51,7 +51,16 @@ NUMBERS = {
     "t": [0.0, 0.5, 1.5, 2.0, 4.0, 4.5],
     "rows": [[0.1, 0.7, 0.2], [0.3, 0.3, 0.4]],
 }
+ENDS = np.array([-np.inf, -3.0, -2.0, -1.0, -0.7, -0.0, 0.0, 0.4, 1.0, 2.0, 2.5, 4.0, np.inf, np.nan])
+INNER = ENDS[np.isfinite(ENDS)]
 GIVEN = {name: np.array(rows) for name, rows in NUMBERS.items()} | {
+    "ends": ENDS,
+    "left": np.repeat(ENDS, len(ENDS)),
+    "right": np.tile(ENDS, len(ENDS)),
+    # SciPy's `spence` and cosine integral lack a limit at Inf, and its `comb` of NaN is 0.
+    "inner": INNER,
+    "upper": np.repeat(INNER, len(INNER)),
+    "lower": np.tile(INNER, len(INNER)),
     "z": np.array([0.3 - 1.2j, 2.0 + 0.5j, -1.5 + 0j]),
     "k": np.array([2, 0, 1]),
 }
@@ -77,7 +86,8 @@ SAME: dict[str, str | tuple[str, str]] = {
     "blackman": "6", "hamming": "6", "hann": "6", "kaiser": "6, 2.5", "convolve": "v, b", "correlate": "v, b", "detrend": "v", "resample": "v, 8", "median_filter": "v, 4",
     "trapezoid": "v, t", "betainc": "1.5, 2.0, x", "betaincc": "1.5, 2.0, x", "gammainc": "1.5, x", "gammaincc": "1.5, x", "ndtri": "p / 4", "ndtri_exp": "-p",
     "betaincinv": ("fill(6, 1.5), fill(6, 2.0), p / 4", "1.5, 2.0, p / 4"), "gammaincinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"), "gammainccinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"),
-    "polygamma": "2, p", "expn": "2, p",
+    "polygamma": "2, p", "expn": "2, p", "expi": "ends", "sici": "abs(ends)", "fresnel": "ends", "spence": "inner", "owens_t": "left, right",
+    "entr": "ends", "rel_entr": "left, right", "kl_div": "left, right", "xlog1py": "left, right", "boxcox": "left, right", "factorial": "ends", "comb": "upper, lower", "multigammaln": "p + 1, 3",
     **dict.fromkeys(("hermite", "laguerre", "legendre"), ("3, v", "f(3)(v)")),
     "median": "v", "quantile": "v, 0.3", "kurtosis": "v", "histogram": ("v, -3.0, 2.5, 4", "f(v, 4, (-3.0, 2.5))[0]"),
     "one_hot": "k, 4", "glu": "v",
@@ -116,6 +126,7 @@ OTHERWISE = {
     "scipy.ndimage.correlate": "as many numbers as the signal; ours is `scipy.signal`'s",
     "scipy.ndimage.histogram": "it takes the edges before the number of bins", "scipy.signal.hilbert": "the analytic signal, ours is `analytic`; the page of `hilbert` says so",
     "scipy.ndimage.sum": "over labels",
+    "scipy.stats.boxcox": "it fits l to the data",
     **{f"scipy.stats.{name}": "a distribution" for name in ("gamma", "norm", "trapezoid")},
     **{f"scipy.stats.{name}": "of random variables" for name in ("abs", "exp", "log")},
     "optax.trace": "a step of momentum",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import mpmath as mp
 import pytest
 
-from support.special_law import Law, broken
+from support.special_law import Exact, Law, broken
 
 FAR = [1e-10, 1e-3, 0.5, 1.9, 2.1, 10.0, 15.0, 25.0, 55.5, 1e3, 1e5, 1e8, 2e17, 1e30]
+LINE = [-30.0, -3.1, -2.0, -1e-3, 1e-10, 0.3, 0.9, 1.1, 1.6, 2.9, 3.1, 5.0, 20.0, 300.0]
+CHOSEN = tuple((name, 50) for name in ("value", "in_m", "in_k", "in_m_k", "in_k_k"))
+SIZES = [1e-20, 1e-3, 0.3, 0.9, 1.0, 1.0001, 5.0, 1e8]
 WAVES = [1e-10, 0.5, 1.9, 2.1, 8.0, 11.0, 15.0, 29.0, 33.0, 55.5, 300.0, 1e6, 4e9, 1e12]
 
 
@@ -34,6 +37,35 @@ def dawson(x: mp.mpf) -> mp.mpf:
 def hurwitz(s: mp.mpf, q: mp.mpf) -> mp.mpf:
     with mp.workdps(mp.mp.dps + 120):  # what mpmath drops is small beside 1, not beside the sum
         return mp.zeta(s, q)
+
+
+def expanded(f: Exact) -> Exact:
+    """With digits enough for what cancels in it."""
+
+    def wide(*args: mp.mpf) -> mp.mpf:
+        with mp.workdps(mp.mp.dps + 200):
+            return f(*args)
+
+    return wide
+
+
+def owens_t(h: mp.mpf, a: mp.mpf) -> mp.mpf:
+    """By Owen's series in a."""
+    if abs(a) > 1:
+        p, q = normal(-abs(h)), normal(-abs(a * h))
+        return mp.sign(a) * ((p + q) / 2 - p * q - owens_t(a * h, 1 / abs(a)))
+    half = h * h / 2
+    total, j, part, sum_, power = mp.mpf(0), 0, mp.exp(-half), mp.mpf(0), a
+    while abs(power) > mp.eps * abs(a):
+        sum_ += part
+        total += power * (1 - sum_) / (2 * j + 1)
+        j, power = j + 1, -power * a * a
+        part *= half / j
+    return (mp.atan(a) - total) / (2 * mp.pi)
+
+
+def boxcox(x: mp.mpf, power: mp.mpf) -> mp.mpf:
+    return mp.expm1(power * mp.log(x)) / power
 
 
 def scaled(n: int, x: mp.mpf) -> mp.mpf:
@@ -134,12 +166,66 @@ LAWS = {
     "elliptic_e": Law(
         "elliptic_e(m)", "m", mp.ellipe, [[-1e100, -1e30, -1e10, -1e3, -3.1, -2.9, -1.0, 0.3, 0.9, 0.999999]]
     ),
+    "expi": Law(
+        "expi(x)", "x", lambda x: mp.re(mp.ei(x)),
+        [[-300.0, -30.0, -0.5, -1e-10, 1e-30, 1e-3, 0.3, 0.4, 1.5, 10.0, 39.0, 41.0, 60.0, 85.0, 700.0, 713.0]],
+    ),
+    "sine integral": Law("sici(x) |> |(si, _)| si", "x", mp.si, [LINE]),
+    "cosine integral": Law("sici(x) |> |(_, ci)| ci", "x", lambda x: mp.re(mp.ci(x)), [LINE]),
+    "fresnel, sine": Law("fresnel(x) |> |(s, _)| s", "x", mp.fresnels, [LINE]),
+    "fresnel, cosine": Law("fresnel(x) |> |(_, c)| c", "x", mp.fresnelc, [LINE]),
+    "spence": Law(
+        "spence(x)", "x", lambda x: mp.re(mp.polylog(2, 1 - x)),
+        [[1e-30, 1e-3, 0.3, 0.49, 0.51, 0.69, 0.71, 0.999, 1.0001, 1.29, 1.31, 1.9, 2.1, 10.0, 1e5, 1e30]],
+    ),
+    "entr": Law("entr(x)", "x", lambda x: -x * mp.log(x), [SIZES]),
+    "rel_entr": Law("rel_entr(x, y)", "x y", lambda x, y: x * mp.log(x / y), [SIZES, SIZES]),
+    "kl_div": Law("kl_div(x, y)", "x y", expanded(lambda x, y: x * mp.log(x / y) - x + y), [SIZES, SIZES]),
+    "xlog1py": Law(
+        "xlog1py(x, y)", "x y", lambda x, y: x * mp.log1p(y), [[-2.0, 1e-10, 3.0], [-0.999, -0.3, 1e-20, 0.1, 1e10]]
+    ),
+    "boxcox": Law(
+        "boxcox(x, l)", "x l", expanded(boxcox),
+        [[1e-5, 0.5, 0.999, 1.001, 3.0, 1e5], [-3.0, -0.3, 1e-10, -1e-5, 0.2, 1.0, 2.5]],
+    ),
+    "factorial": Law(
+        "factorial(x)", "x", lambda x: mp.gamma(x + 1), [[1e-10, 0.3, 1.0, 2.5, 7.3, 40.0, 100.5]]
+    ),
+    "multigammaln": Law(
+        "multigammaln(a, 3)", "a",
+        lambda a: mp.log(mp.pi) * 3 / 2 + sum(mp.loggamma(a - mp.mpf(j) / 2) for j in range(3)),
+        [[1.001, 1.3, 5.0, 30.0, 1e5]],
+    ),
+    "comb": Law(
+        "comb(m, k)", "m k", lambda n, k: mp.binomial(n, k),
+        [[3.0, 15.5, 1000.0, 1e5], [1e-9, 1e-3, 0.5, 1.25, 2.0]],
+        bounds=(*CHOSEN, ("in_m_m", 120)),
+    ),
+    "comb, of many": Law(
+        "comb(m, k)", "m k", lambda n, k: mp.binomial(n, k), [[31.6, 102.2, 429.3], [15.8, 29.65]],
+        bounds=(*CHOSEN, ("in_m_m", 50)),
+    ),
+    "soft_min": Law(
+        "soft_min([x, y, inf], g)", "x y g", lambda x, y, g: -g * mp.log(mp.exp(-x / g) + mp.exp(-y / g)),
+        [[-3.0, 0.0, 1.0, 60.0], [1.5, 7.0], [0.3, 1.0, 10.0]],
+    ),
+    "owens_t": Law(
+        "owens_t(x, a)", "x a", owens_t, [[-1.0, 1e-3, 5.0], [-0.5, 1e-10, 0.6, 1.5, 20.0]],
+    ),
     "Weibull's variance": Law(
         "variance_of(Weibull(k, 1.0))", "k", lambda k: mp.gamma(1 + 2 / k) - mp.gamma(1 + 1 / k) ** 2,
         [[0.1, 0.5, 1.0, 3.0, 100.0, 1e6, 1e10]],
     ),
 }  # fmt: skip
-BY_DAY = ("logaddexp", "hypot", "bessel_j, order 30", "bessel_i_scaled, order 0", "log_beta")
+BY_DAY = (
+    "logaddexp",
+    "hypot",
+    "bessel_j, order 30",
+    "bessel_i_scaled, order 0",
+    "log_beta",
+    "kl_div",
+    "cosine integral",
+)
 
 
 @pytest.mark.parametrize("name", BY_DAY)
