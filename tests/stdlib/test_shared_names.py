@@ -182,7 +182,22 @@ def language_names() -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["cov", "eig", "erfcinv", "fmax", "gammaln", "gmean", "hanning", "hstack", "logspace", "ndtr", "psi", "vdot"],
+    [
+        "boxcar",
+        "cov",
+        "eig",
+        "erfcinv",
+        "expit",
+        "fmax",
+        "gammaln",
+        "gmean",
+        "hanning",
+        "hstack",
+        "logspace",
+        "ndtr",
+        "psi",
+        "vdot",
+    ],
 )
 def test_a_function_of_theirs_is_no_misspelling_of_ours(name: str) -> None:
     assert not any(fixed_name(name, known) for known in (language_names(), our_names()))
