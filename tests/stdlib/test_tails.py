@@ -177,6 +177,17 @@ def test_an_infinite_bound_is_no_bound() -> None:
     np.testing.assert_allclose(answer(ask, IMPORTS, Engine("interpret")), want, rtol=1e-12)
 
 
+def test_slopes_far_from_the_mean() -> None:
+    """Of x - m less the hazard, which nearly cancel; the exponentials of both differ by rounding far more than that."""
+    ask = "[for m in [-1e4, -100.0, 3.0] => grad(|m| log_density(TruncatedNormal(m, 1.0, 0.0, inf), 5e-5))(m)]"
+    mirrored = "[for m in [1e4, 100.0, -3.0] => -grad(|m| log_density(TruncatedNormal(m, 1.0, -inf, 0.0), -5e-5))(m)]"
+    with mp.workdps(60):
+        hazard = lambda m: mp.exp(-(mp.mpf(m) ** 2) / 2) / mp.sqrt(2 * mp.pi) / normal(mp.mpf(m))
+        want = [float(mp.mpf(5e-5) - m - hazard(m)) for m in (-1e4, -100, 3)]
+    for got in answer(f"({ask}, {mirrored})", IMPORTS, Engine("interpret")):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_inverses_of_incomplete_functions() -> None:
     p, a = np.array([1e-30, 1e-5, 0.3, 0.5, 0.8, 0.9999]), np.array([0.02, 0.7, 1.0, 8.0, 90.0, 5000.0])
     at = lambda f: f"[for a in {a.tolist()} => [for p in {p.tolist()} => {f}]]"
