@@ -52,6 +52,7 @@ FEWER_STEPS = (
 )
 ACCEPTED = f"add a function that calls `{{}}` with arguments that it accepts, or {OPT_OUT}"
 SMOOTHER = f"if it is smooth elsewhere, add a function that calls `{{}}` there; if not, {OPT_OUT}"
+READABLE = f"it is verified where the file can be read; if there is none, {OPT_OUT}"
 CALLED = f"add a function that always calls `{{}}`, or {OPT_OUT}"
 
 
@@ -146,6 +147,8 @@ def undrawable_reason(decl: tree.Fn, error: DifflangError, *, elaborated: bool) 
     found = error.diagnostics[0]
     if found.code.startswith("DL09"):
         return RuleUnverified(f"a check in `{decl.name}` fails at all drawn arguments", ACCEPTED)
+    if found.code.startswith("DL07"):
+        return RuleUnverified(found.message, READABLE)
     if isinstance(error, EndlessRuns):
         return RuleUnverified(f"`{decl.name}` takes more than {MAX_STEPS:,} steps at the drawn arguments", FEWER_STEPS)
     return RuleUnverified(found.message, ACCEPTED if elaborated else DRAWABLE)

@@ -241,6 +241,12 @@ def test_a_changed_data_file_is_seen(reader: str, tmp_path: Path, monkeypatch: p
         assert done == ["f"] * times or "(name)" in reader
 
 
+def test_the_way_out_for_a_file_that_cannot_be_read_is_the_file(tmp_path: Path) -> None:
+    source = 'let k: f64 = read_json("k.json")\nfn f(x: f64) -> f64 = k * x\nrule f(x) { (f(x), linear |dx| k * dx) }\n'
+    (found,) = reports(source, tmp_path / "main.dfl")
+    assert found.code == "DL1110" and found.helps[0].startswith("it is verified where the file can be read")
+
+
 @pytest.mark.parametrize(
     "condition", ["n % 6 == 0", "n == 2 * m", "m == 2 * n", "n == 1", "n + m > 100", "n < 3 and m == n"]
 )
