@@ -21,7 +21,6 @@ from difflang.ops.ad_interface import (
     LinearizedGraph,
     Mask,
     Tangents,
-    or_zeros,
     require_same_types,
     spread_by_mask,
     zeros,
@@ -111,7 +110,8 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     n = len(eqn.results)
     if any(lin.active[:n]):
         raise InternalError(f"the value in the rule of {name} depends on a tangent")
-    outs = emit_call(xs[0].home, with_zero_tangents(lin.primal, len(xs), n, len(lin.active)), list(xs), f"{name}.rule")
+    primal = with_zero_tangents(lin.primal, len(xs), len(rule_dxs), n, len(lin.active))
+    outs = emit_call(xs[0].home, primal, list(xs), f"{name}.rule")
     residuals = [v if v is not None else zeros(dxs.builder, t) for v, t in outer_residuals(lin, xs, outs[n:])]
     present = [d for d in rule_dxs if d is not None]
     dys = emit_call(dxs.builder, lin.tangent, [*residuals, *present], f"{name}.rule.tangent") if any(lin.active) else []
@@ -126,13 +126,18 @@ def outer_residuals(lin: LinearizedGraph, xs: Values, made: Sequence[Value]) -> 
 
 
 @lru_cache(maxsize=1024)
-def with_zero_tangents(primal: Graph, count: int, results: int, outs: int) -> Graph:
-    """A rule's primal part at zero tangents, returning its value and its residuals: its first and last results."""
+def with_zero_tangents(graph: Graph, count: int, tangents: int, results: int, outs: int) -> Graph:
+    """A graph made from a rule, at zero tangents: those after its first `count` params.
+
+    It returns the value and what the rule does not give itself, its first results and those from `outs` on.
+    """
     builder = Builder()
-    xs = [builder.param(p.type, p.hint) for p in primal.params[:count]]
-    nothing = [zeros(builder, p.type) for p in primal.params[count:]]
-    found = builder.inline(primal, *xs, *nothing)
-    return builder.finish([*found[:results], *found[outs:]], name=primal.name)
+    at_zero = range(count, count + tangents)
+    params = [
+        zeros(builder, p.type) if i in at_zero else builder.param(p.type, p.hint) for i, p in enumerate(graph.params)
+    ]
+    found = builder.inline(graph, *params)
+    return builder.finish([*found[:results], *found[outs:]], name=graph.name)
 
 
 def spread_tangents(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
@@ -142,11 +147,16 @@ def spread_tangents(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """The rule, with zeros for absent tangents."""
-    types = [x.type for x, w in zip(xs, eqn.attrs["wrt"], strict=True) if w]
-    rule_dxs = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), types, strict=True)]
-    outs = emit_call(dxs.builder, derivative_graph(eqn), [*xs, *rule_dxs], f"{eqn.attrs['name']}.rule")
-    return outs[: len(eqn.results)], spread_tangents(eqn, outs[len(eqn.results) :])
+    """The rule. Where a tangent is absent, the rule's derivative in the others: a zero might meet an Inf in it."""
+    n, pushed, rule_dxs = len(eqn.results), derivative_graph(eqn), rule_tangents(eqn, dxs)
+    present = [d for d in rule_dxs if d is not None]
+    active = (True,) * (len(pushed.results) - n)
+    if len(present) < len(rule_dxs):
+        dual = ad.jvp(pushed, (False,) * len(xs) + tuple([d is not None for d in rule_dxs]))
+        pushed = with_zero_tangents(dual.graph, len(xs), len(rule_dxs), n, len(pushed.results))
+        active = dual.active[n:]
+    outs = emit_call(dxs.builder, pushed, [*xs, *present], f"{eqn.attrs['name']}.rule")
+    return outs[:n], spread_tangents(eqn, spread_by_mask(outs[n:], active))
 
 
 def reject_transpose(*_: object) -> None:

@@ -530,3 +530,26 @@ def test_a_rule_of_what_draws(name: str) -> None:
     plain: Any = difflang.loads(bare.replace("DROPPED", ""), name="drawing")
     got, want = (float(getattr(of, name).interpret(0.7)) for of in (ruled, plain))
     assert got == pytest.approx(want, rel=1e-11)
+
+
+# In `x` its slope is infinite, which a zero tangent of `x` must not meet.
+STEEP = """fn steep(x: f64, l: f64) -> f64 = x^l
+@unchecked rule steep(x, l) { (steep(x, l), linear |dx, dl| inf * dx + steep(x, l) * log(x) * dl) }
+fn sums(l: f64, n: dim) -> f64 = sum([for i in 0..n => steep(2.0, l)])
+"""
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("derivative", "times"),
+    [
+        ("{\n let (_, d) = jvp(|l| steep(2.0, l))(3.0, 1.0)\n d\n}", 1),
+        ("{\n let (_, d) = jvp(|l| grad(|m| steep(2.0, m))(l))(3.0, 1.0)\n d\n}", math.log(2.0)),
+        ("{\n let (_, d) = jvp(|k| { let (_, e) = jvp(|l| steep(2.0, l))(k, 1.0)\n e })(3.0, 1.0)\n d\n}", math.log(2.0)),
+        ("{\n let (_, d) = jvp(|l| sums(l, 4))(3.0, 1.0)\n d\n}", 4),
+        ("grad(|l| sums(l, 4))(3.0)", 4),
+    ],
+)
+def test_an_absent_tangent_meets_no_infinite_slope(derivative: str, times: float, engine: Engine) -> None:
+    got = answer("f()", f"{STEEP}fn f() -> f64 = {derivative}", engine)
+    assert float(got) == pytest.approx(8.0 * math.log(2.0) * times, rel=1e-14)
