@@ -13,6 +13,7 @@ from difflang.cli.commands.lsp import lsp
 from difflang.driver.check_and_run import check_program
 from difflang.elaborate.calls.function_calls import MAX_LAMBDA_CALLS
 from difflang.elaborate.context import MAX_AXES
+from difflang.elaborate.derivatives.scalar_derivative import HIGHEST_ORDER
 from difflang.elaborate.instance_keys import MAX_CALL_DEPTH
 from difflang.host.run_statements import MOST_CALLS
 from difflang.host.statement_walk import MAX_NESTING
@@ -72,6 +73,7 @@ def test_each_limit_is_written_down() -> None:
         "parts of a tuple or a record": MAX_LEAVES,
         "calls of lambdas inlined in one function": MAX_LAMBDA_CALLS,
         "equations in one compilation": MAX_PROGRAM_SIZE,
+        "order of a derivative by primes, `f'`, and of `jet`": HIGHEST_ORDER,
         "loops of unknown length side by side in reverse mode": MAX_SOURCE_LOOPS,
         "frames of a recursive function": 1 << 20,
     }
