@@ -67,7 +67,6 @@ INFINITY_IS_OTHERWISE = {
 }
 SIZES_ARE_OTHERWISE = {
     "circulant": "the twin is of 4 numbers",
-    "polycompanion": "the twin is of 4 numbers",
     "correlation": "the twin of one variable has no axes",
     "covariance": "the twin of one variable has no axes",
     "deconvolve1d": "flax's are longer where the stride is more than the window",

@@ -25,10 +25,10 @@ def dtype_kind(dtype: DType) -> str:
 class HloArray:
     """An array of the program being emitted: an MLIR value, with NumPy's operators.
 
-    `number` is the value of a constant; `scale` is the last constant factor of a product.
+    `number` is the value of a constant; `scale` is the last constant factor of a product; a `quotient` is a `div`.
     """
 
-    __slots__ = ("dtype", "number", "scale", "shape", "value", "writer")
+    __slots__ = ("dtype", "number", "quotient", "scale", "shape", "value", "writer")
     # Lets a NumPy number on the left defer to `__radd__` and its like.
     __array_ufunc__ = None
 
@@ -40,9 +40,10 @@ class HloArray:
         shape: Shape,
         number: float | None = None,
         scale: float | None = None,
+        quotient: bool = False,
     ) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
-        self.number, self.scale = number, scale
+        self.number, self.scale, self.quotient = number, scale, quotient
 
     @property
     def ndim(self) -> int:
@@ -160,7 +161,15 @@ class HloArray:
         return self.writer.lower_with_jax(jax.lax.real, self) if dtype_kind(self.dtype) == "c" else self
 
 
-# ---- Constant factors
+# ---- What XLA must not rewrite: products and quotients whose parts are multiplied in another order may overflow
+
+
+def hold_quotient(x: HloArray) -> HloArray:
+    """The operand of a `div`, behind a barrier if it is a quotient.
+
+    XLA turns `(a / b) / c` into `a / (b * c)` and `a / (b / c)` into `a * c / b`.
+    """
+    return x.writer.optimization_barrier(x) if x.quotient else x
 
 
 def hold_constant_factors(name: str, x: HloArray, y: HloArray) -> tuple[HloArray, HloArray, float | None]:

@@ -21,7 +21,15 @@ from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
 from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_and_dot
-from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind, hold_constant_factors
+from difflang.lower.stablehlo.hlo_array import (
+    BOOL,
+    DType,
+    HloArray,
+    Shape,
+    dtype_kind,
+    hold_constant_factors,
+    hold_quotient,
+)
 
 ir = mlir.ir
 # An array takes Python and NumPy scalars of no higher rank.
@@ -237,8 +245,10 @@ class JaxFacade:
             return self.lower_with_jax(getattr(jax.lax, name), x, y)
         if name not in ("mul", "div"):
             return x.like(emit(x.value, y.value))
+        if quotient := name == "div":
+            x, y = hold_quotient(x), hold_quotient(y)
         x, y, scale = hold_constant_factors(name, x, y)
-        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
+        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale, quotient=quotient)
 
     def optimization_barrier(self, x: Any) -> Any:
         """An array, or several that one barrier holds."""

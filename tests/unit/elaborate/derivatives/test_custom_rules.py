@@ -545,7 +545,10 @@ fn sums(l: f64, n: dim) -> f64 = sum([for i in 0..n => steep(2.0, l)])
     [
         ("{\n let (_, d) = jvp(|l| steep(2.0, l))(3.0, 1.0)\n d\n}", 1),
         ("{\n let (_, d) = jvp(|l| grad(|m| steep(2.0, m))(l))(3.0, 1.0)\n d\n}", math.log(2.0)),
-        ("{\n let (_, d) = jvp(|k| { let (_, e) = jvp(|l| steep(2.0, l))(k, 1.0)\n e })(3.0, 1.0)\n d\n}", math.log(2.0)),
+        (
+            "{\n let (_, d) = jvp(|k| { let (_, e) = jvp(|l| steep(2.0, l))(k, 1.0)\n e })(3.0, 1.0)\n d\n}",
+            math.log(2.0),
+        ),
         ("{\n let (_, d) = jvp(|l| sums(l, 4))(3.0, 1.0)\n d\n}", 4),
         ("grad(|l| sums(l, 4))(3.0)", 4),
     ],

@@ -1,4 +1,4 @@
-"""XLA must not collect constant factors where the product of the other factors overflows."""
+"""XLA must neither collect constant factors nor multiply divisors where a product of them overflows."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ pub fn half_norm(x: f32[n]) -> f32 = (0.5 * norm(x))^200
 pub fn constant_norm() -> f32 = norm([0.6, 0.8])^200
 pub fn small_constant_norm() -> f32 = norm([6.0e-31, 8.0e-31])
 pub fn slope(x: f32) -> f32 = grad(power)(x)
+pub fn quotient_by[V](x: V, y: V, z: V) -> V = x / y / z
+pub fn divided_by_quotient(x: f32, y: f32, z: f32) -> f32 = x / (y / z)
+pub fn two_quotients(x: f32, y: f32, z: f32) -> f32 = (x / y) / (z / y)
+pub fn half_by(x: f32, y: f32) -> f32 = x / 2.0 / y
+pub fn slope_of_inverse(x: f32, y: f32) -> f32 = grad(|y| x / y)(y)
 """
 FUNCTIONS = difflang.loads(PROGRAM)
 
@@ -52,8 +57,14 @@ FUNCTIONS = difflang.loads(PROGRAM)
         ("constant_norm", (), 1.0),
         ("small_constant_norm", (), 1e-30),
         ("slope", (2.0,), 100.0),
+        ("quotient_by", (1e-20, 1e-20, 1e-20), 1e20),
+        ("quotient_by", ([1e-20, 1e25], [1e-20, 1e20], [1e-20, 1e-20]), [1e20, 1e25]),
+        ("divided_by_quotient", (1e30, 1e30, 1e20), 1e20),
+        ("two_quotients", (1e-20, 1e-20, 1e-20), 1.0),
+        ("half_by", (1e38, 3e38), 1 / 6),
+        ("slope_of_inverse", (1e-20, 1e-15), -1e10),
     ],
 )
-def test_constant_factors_stay_where_they_are(name: str, args: tuple[Any, ...], expected: Any) -> None:
+def test_factors_and_divisors_stay_where_they_are(name: str, args: tuple[Any, ...], expected: Any) -> None:
     found = getattr(FUNCTIONS, name)(*[np.asarray(x, np.float32) for x in args])
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected, np.float32), rtol=1e-5)
