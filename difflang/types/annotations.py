@@ -48,6 +48,7 @@ from difflang.types.type_errors import (
     undetermined_generic_error,
     unknown_type_error,
     unsolvable_size_error,
+    variant_names,
 )
 from difflang.types.unify import Unifier
 
@@ -123,7 +124,8 @@ class AnnotationResolver(Struct):
     def unknown_error(self, span: Span, name: str) -> DifflangError:
         place = Span(span.source, span.start, span.start + len(name))
         error = missing_type_error(self.record_table(), name, place)
-        return error or unknown_type_error(place, name, self.names(), self.generics, GENERIC_BOUNDS)
+        enum = next((n for n in self.names() if name in variant_names(self.records(n))), None)
+        return error or unknown_type_error(place, name, self.names(), self.generics, GENERIC_BOUNDS, enum)
 
     def record_table(self) -> RecordTable | None:
         """The `RecordTable` behind `records`, if there is one."""

@@ -78,9 +78,19 @@ def declaration_kind(decl: tree.Record | tree.Enum) -> str:
     return "enum" if isinstance(decl, tree.Enum) else "record"
 
 
+def variant_names(decl: tree.Record | tree.Enum | None) -> list[str]:
+    return [v.name for v in decl.variants] if isinstance(decl, tree.Enum) else []
+
+
 def unknown_type_error(
-    place: Span, name: str, known: Sequence[str], generics: Collection[str], bounds: Collection[str]
+    place: Span,
+    name: str,
+    known: Sequence[str],
+    generics: Collection[str],
+    bounds: Collection[str],
+    enum: str | None,
 ) -> DifflangError:
+    """The report of a name that is no type; `enum` has it as a variant, if one that can be used here does."""
     if name in DTYPES:
         way = f"sizes go in brackets: `{name}[n, m]`"
         return make_error("DL0202", f"the type `{name}` takes no parentheses", (place, ""), help=way)
@@ -91,7 +101,7 @@ def unknown_type_error(
             () if name.lower() in AMBIGUOUS_TYPE_NAMES or place.text != name else (replacement_fix(place, elsewhere),)
         )
     way = way or f"declare it: `record {name} {{ … }}`"
-    if (enum := stdlib_enum_of_variant().get(name)) is not None:
+    if enum := enum or stdlib_enum_of_variant().get(name):
         way, fixes = f"`{name}` is a variant of `{enum}`, which is the type", ()
     elif (module := stdlib_module_of_name().get(name)) is not None:
         way, fixes = f"import it: `import {module} ({name})`", add_name_import(place, name)
