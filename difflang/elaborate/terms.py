@@ -67,7 +67,8 @@ class Array(Struct, frozen=True, eq=False):
 
     `static` is its value where specialization knows it. `literal` marks a number literal, which broadcasts as a larger
     constant. With an `upper_bound` it is known to be in `0 .. upper_bound - 1`. `elements` are the items of a list of
-    sizes, `[n, m]`. With `index_of_loop` it is that loop's counter plus `index_offset`.
+    sizes, `[n, m]`. With `index_of_loop` it is that loop's counter plus `index_offset`. A factor of `cholesky` is
+    `lower_triangular`.
     """
 
     value: Value
@@ -78,6 +79,7 @@ class Array(Struct, frozen=True, eq=False):
     elements: tuple[StaticNumber, ...] | None = None
     index_of_loop: IndexedLoop | None = None
     index_offset: Dim = 0
+    lower_triangular: bool = False
 
     @property
     def tensor(self) -> Tensor:

@@ -167,7 +167,7 @@ def probes() -> list[tuple[str, str, str, str]]:
             bound = re.match(r"fn \w+\[(\w): ([\w| ]+)\]", signature.text)
             if bound is None or not set(bound[2].split(" | ")) <= set(KINDS):
                 continue
-            needed = [p for p in signature.parameters if not p.is_optional]
+            needed = [p for p in signature.parameters if not p.is_optional or p.name == "lower"]
             for dtype in sorted(KINDS["any"]):
                 given = [argument(p.name, p.text.partition(": ")[2], bound[1], dtype) for p in needed]
                 known = [g for g in given if g is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import identity_matrix
 from difflang.elaborate.arrays.reductions import require_floats
@@ -60,12 +62,17 @@ def solve(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return emit_solve(cx, took, {"transposed": False})
 
 
-@builtin("solve_triangular", takes="a b lower transposed? unit?")
+@builtin("solve_triangular", takes="a b lower? transposed? unit?")
 def solve_triangular(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The same for a triangular matrix, of which only the triangle that `lower` names is read."""
     took = BuiltinArgs(cx, args, name)
-    flags = {flag: took.flag(flag) for flag in ("lower", "transposed", "unit")}
-    return emit_solve(cx, took, flags)
+    known = matrix_argument(cx, took, "a").lower_triangular
+    if not known and not took.is_present("lower"):
+        # SciPy reads the upper triangle where it is not told: a default would be wrong in silence for some.
+        way = "say which triangle of `a` to read: `lower = true` or `lower = false`"
+        raise cx.error("DL0319", f"`{name}` is missing `lower`", args.span, "", way)
+    flags = {flag: took.flag(flag) for flag in ("transposed", "unit")}
+    return emit_solve(cx, took, {"lower": took.flag("lower", default=known), **flags})
 
 
 def emit_solve(cx: ElabContext, took: BuiltinArgs, attrs: dict[str, bool]) -> Array:
@@ -120,8 +127,14 @@ def det(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return emit_results(cx, name, took, (a,))[0]
 
 
-@builtin("cholesky", "expm", takes="a")
-def matrix_function(cx: ElabContext, args: CallArgs, name: str) -> Term:
+@builtin("cholesky", takes="a")
+def cholesky(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name)
+    return replace(emit_results(cx, name, took, (matrix_argument(cx, took, "a"),))[0], lower_triangular=True)
+
+
+@builtin("expm", takes="a")
+def expm(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name)
     return emit_results(cx, name, took, (matrix_argument(cx, took, "a"),))[0]
 

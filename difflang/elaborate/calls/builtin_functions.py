@@ -13,7 +13,7 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
-from difflang.elaborate.reports.op_messages import MISSING_HELPS, REAL_PART_HELP, quote_source
+from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -117,7 +117,6 @@ class BuiltinArgs:
                 raise cx.error("DL0319", f"`{name}` has no parameter `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.by_name), None)
             what = f"`{name}` is missing `{wanted}`" if wanted else f"`{name}` has too many arguments"
-            way = MISSING_HELPS.get((name, wanted or ""), way)
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
             raise cx.error("DL0319", what, place, "", way)
 

@@ -44,11 +44,6 @@ SHAPE_HELPS = {
     "concat": ("all sizes except along the axis must be equal: choose another axis, `axis = 1`, or reshape one part"),
 }
 
-# What to write for an argument that has no default because libraries disagree about it.
-MISSING_HELPS = {
-    ("solve_triangular", "lower"): "say which triangle of `a` to read: `lower = true` or `lower = false`",
-}
-
 DIVISION = "div"
 REAL_PART_HELP = "convert it to a real number: `real({0})`, `abs({0})`"
 

@@ -28,7 +28,7 @@ PROGRAMS = {
     "print(psi(1.0))": "write `digamma(x)`",
     "import stats (log_density)\nprint(log_density(Normal(0.0, 1.0), 1.0))": "import it: `import stats (Normal)`",
     "import stats (Normal)\nfn f(d: Normal) -> f32 = 1.0": "`Normal` is a variant of `Distribution`, which is the type",
-    "enum Move {\n Turn(a: f32)\n Stay\n}\nfn f(d: Turn) -> f32 = d.a": "`Turn` is a variant of `Move`, which is the type",
+    "enum Move {\n Go(a: f32)\n Stay\n}\nfn f(d: Go) -> f32 = d.a": "`Go` is a variant of `Move`, which is the type",
     "fn f(n: i32) -> i32 {\n  var k = n\n  while k { k -= 1 }\n  k\n}": "compare it, as in `k != 0`",
     "var x = 0.5\nif x { x = 1.0 }": "compare it, as in `x != 0.0`",
     "let x = [1.0]\nif x > 0.0 { print(1) }": "`any(…)` is true if one element is true, `all(…)` if all are",
