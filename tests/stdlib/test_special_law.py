@@ -112,7 +112,7 @@ LAWS = {
     ),
     "log_betainc": Law(
         "log_betainc(a, b, x)", "a b x", lambda a, b, x: mp.log(mp.betainc(a, b, 0, x, regularized=True)),
-        [[0.3, 2.0, 40.0], [0.7, 3.0], [1e-8, 0.1]],
+        [[0.3, 2.0, 40.0], [0.7, 3.0], [1e-8, 0.1]], bounds=(("in_b_x", 24),),
     ),
     "log_betaincc": Law(
         "log_betaincc(a, b, x)", "a b x", lambda a, b, x: mp.log(mp.betainc(a, b, x, 1, regularized=True)),
