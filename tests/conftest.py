@@ -2,8 +2,8 @@
 
 Every law is tested on every change, by the README's command and `.ci/run`, on some of its cases; `just nightly` tests it
 on all of them. Which cases are nightly stands at the test, as a mark (see `support/nightly.py`). Where whole folders are
-run, long tables are thinned by how long they take as well: of a function as many cases as fit in a second, at least one,
-and none that takes longer than four (see `support/durations.py`); `pytest FILE` tests all of a file's. In short:
+run, long tables are thinned by how long they take as well: of a function as many cases as fit in half a second, at least
+one, and none that takes longer than 1.5 (see `support/durations.py`); `pytest FILE` tests all of a file's. In short:
 
 | law | on every change | at night as well |
 | --- | --- | --- |
@@ -11,14 +11,14 @@ and none that takes longer than four (see `support/durations.py`); `pytest FILE`
 | an op's jvp, transpose, second and third derivative | every op, interpreted | matrix solves, exponentials |
 | digits of functions and slopes | 250 points; not the gamma family | 1000 points; gamma, digamma, polygamma, left of zero |
 | library functions are as elsewhere | values, and every fourth gradient; of long tables every second row, in f64 | all rows and gradients, f32, compiled as for users |
-| the library's own tests and examples | interpreted; eight files compiled | all compiled |
-| rules of the library are derivatives | f64, but a few slow ones | all, f32 too |
+| the library's own tests and examples | some interpreted, some compiled | all, compiled too |
+| rules of the library are derivatives | second derivatives of special functions | all, f32 too |
 | the steps of `docs/contributing/` work | | all pages |
-| examples | own tests interpreted; the quick ones to the end | all to the end, from the command line, against twins |
+| examples | own tests interpreted | all to the end, from the command line, against twins |
 | loops and branches in derivatives | one program of a kind, first order; a few of second order | every length, order and nesting, compiled |
 | random programs and graphs | 20 | 50 and 60; `just fuzz` any number |
 | a broken rule is found | twenty ops | every op |
-| long programs, memory limits, interrupts, real terminals | one of a kind | all |
+| long programs, memory limits, interrupts, real terminals | what takes less than 1.5 seconds | all |
 | editors | what their files promise; the server by a client | packaging of the extension, Vim on every file |
 """
 

@@ -152,6 +152,7 @@ LINES: dict[str, list[Case]] = {
         Case("logsumexp([x, y])", (-INF, 1.0), (0.0, 1.0)),
         Case("logaddexp(x, y)", (INF, INF), (0.5, 0.5)),
     ],
+    "`exp(-x / g)` of an `x` of Inf": [Case("exp(-x / y)", (INF, 1.0), (0.0, NAN))],
     "`logsumexp`, `logaddexp` where all are -Inf": [
         Case("logsumexp([x, y])", (-INF, -INF), (0.0, 0.0)),
         Case("logaddexp(x, y)", (-INF, -INF), (0.0, 0.0)),

@@ -11,23 +11,23 @@ from support.documents import ROOT
 
 
 def test_every_row_names_a_test() -> None:
-    sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in {t.split("::")[0] for t in durations.read()}}
-    for test in durations.read():
+    tests = {test.partition("[")[0] for test in durations.read()}
+    sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in {t.split("::")[0] for t in tests}}
+    for test in tests:
         path, *_, name = test.split("::")
-        assert re.search(rf"^(def {name}\(|{name} = )", sources[path], re.MULTILINE), (
-            f"{test}: `just durations` writes the table without it"
-        )
+        found = re.search(rf"^(def {name}\(|{name} = )", sources[path], re.MULTILINE)
+        assert found, f"{test}: `just durations` writes the table without it"
 
 
-def test_at_least_one_case_of_what_is_quick_enough() -> None:
-    assert [durations.fitting(seconds) for seconds in (0.1, 0.3, 1.0, 3.9, 4.1)] == [10, 3, 1, 1, 0]
+def test_as_many_cases_as_fit_and_at_least_one() -> None:
+    assert [durations.cases_by_day(seconds, 10) for seconds in (0.1, 0.2, 0.5, 1.4)] == [5, 2, 1, 1]
+    assert durations.cases_by_day(1.0, 400) == 10
 
 
-def test_what_is_cheap_has_no_row() -> None:
-    assert not durations.needs_row(0.04, 1000)
-    assert not durations.needs_row(0.1, 10)
-    assert durations.needs_row(0.1, 11)
-    assert durations.needs_row(4.5, 1)
+def test_rows() -> None:
+    cases = {"a::one": 1.4, "a::slow": 2.0, "b::cheap": 0.01} | {f"a::long[{i}]": 0.1 for i in range(6)}
+    cases |= {"a::long[slow]": 9.0} | {f"b::many[{i}]": 0.04 for i in range(1000)}
+    assert dict(durations.rows_of(cases)) == pytest.approx({"a::slow": 2.0, "a::long[slow]": 9.0, "a::long": 0.1})
 
 
 class Case:
@@ -45,7 +45,7 @@ class Case:
 
 def test_the_cases_that_fit_stay_the_same_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durations, "RECORDING", False)
-    monkeypatch.setattr(durations, "read", lambda: {"a::long": 0.2, "a::slow": 5.0, "a::kept": 5.0})
+    monkeypatch.setattr(durations, "read", lambda: {"a::long": 0.1, "a::long[3]": 2.0, "a::slow": 5.0, "a::kept": 5.0})
 
     def by_day(count: int) -> set[str]:
         cases = [Case(f"a::long[{n}]") for n in range(count)]
@@ -56,6 +56,7 @@ def test_the_cases_that_fit_stay_the_same_ones(monkeypatch: pytest.MonkeyPatch) 
     few, more = by_day(40), by_day(41)
     assert len(few) == len(more) == 5 + 2
     assert {"a::kept", "a::other[1]"} < few
+    assert "a::long[3]" not in few | more
     assert len(few & more) >= 6, "a further case takes the place of one at most"
 
 
