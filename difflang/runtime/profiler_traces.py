@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -101,7 +102,10 @@ def timed_call(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], f
 
 def op_seconds(trace: bytes, module: str) -> tuple[dict[str, float], float]:
     """The time of each operation of a program in a trace, and the time from the first start to the last end."""
-    threads = op_events(ProfileData.from_serialized_xspace(trace), module)
+    with warnings.catch_warnings():
+        # Python 3.13 warns of a class that JAX 0.12 makes at its first use; as an error that would end the process.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        threads = op_events(ProfileData.from_serialized_xspace(trace), module)
     begin = min((event[0] for events in threads for event in events), default=0.0)
     end = max((event[1] for events in threads for event in events), default=0.0)
     return {op: spent / 1e9 for op, spent in wall_time(threads).items()}, (end - begin) / 1e9
