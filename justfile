@@ -15,7 +15,7 @@ check:
 test *args:
     {{ python }} -m pytest -q -n 2 -m "not slow and not nightly" {{ args }}
 
-# Every test on every case: an hour on two cores.
+# Every test on every case: an hour and a half on two cores.
 nightly *args:
     {{ python }} -m pytest -q -n auto --dist worksteal -m "nightly or not nightly" {{ args }}
 
