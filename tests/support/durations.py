@@ -1,8 +1,8 @@
 """Which cases fit into the twelve minutes of continuous integration, by how long tests took: `tests/durations.tsv`.
 
-The table has a row for each case that takes longer than 1.5 seconds, and for each test function whose other cases take
-more than half a second together. The former are nightly. Of the latter a run of folders takes by day as many cases as
-fit in half a second, at least one, and of n cases √n / 2; the rest is nightly. Which ones is chosen by their ids: it is
+The table has a row for each case that takes longer than 0.8 seconds, and for each test function whose other cases take
+more than 0.4 seconds together. The former are nightly. Of the latter a run of folders takes by day as many cases as
+fit in 0.4 seconds, at least one, and of n cases √n / 2; the rest is nightly. Which ones is chosen by their ids: it is
 always the same ones, and a further case moves few. What costs little is not thinned, nor what is marked `daily`. On two
 cores of an AMD EPYC (Zen without AVX512) this leaves 70 % of the cases, in a fifth of the time. `just durations` writes
 the table.
@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 TABLE = Path(__file__).parents[1] / "durations.tsv"
-# So that 2,400 functions, most of them far below these, take 700 s: a bit more than half of that on two cores.
-SECONDS_OF_A_FUNCTION = 0.5
-SECONDS_OF_A_CASE = 1.5
+# So that 2,400 functions, most of them far below these, take 550 s: a bit more than half of that on two cores.
+SECONDS_OF_A_FUNCTION = 0.4
+SECONDS_OF_A_CASE = 0.8
 RECORDING = bool(os.environ.get("DIFFLANG_DURATIONS"))
 CHEAP = 0.05  # seconds of a case: 14,000 of 21,000 take less, and 5 % of the time
 
