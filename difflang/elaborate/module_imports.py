@@ -197,9 +197,8 @@ def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> Im
     for folder, shown in [(file.folder, beside), *[(p, str(p / text)) for p in search.paths]]:
         if (path := existing_file(folder, text)) is not None:
             return ImportTarget(resolve_within(path, folder, item), shown, file.library)
-    parent = file.folder / os.path.dirname(text)
-    files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl")) if os.path.isfile(p)]
-    way, fixes = did_you_mean(text, files, item.module_span)
+    prefix = text.removesuffix(PurePath(text).name)
+    way, fixes = did_you_mean(text, [prefix + name for name in files_of(file.folder / prefix)], item.module_span)
     raise missing_module_error(item, f"there is no file `{text}`", f"looked in {folder_text(file)}", way, fixes)
 
 
@@ -223,6 +222,14 @@ def find_library(item: tree.Import, file: ModuleFile, search: ImportSearch) -> I
     else:
         way = f"the modules are {', '.join(known)}; to import from other folders, run with `--path DIR`"
     raise missing_module_error(item, f"there is no module `{item.module}` in the standard library", "", way, fixes)
+
+
+def files_of(folder: Path) -> list[str]:
+    """The names of the programs in a folder, none if there is no such folder."""
+    try:
+        return sorted(p.name for p in folder.glob("*.dfl") if os.path.isfile(p))
+    except (OSError, ValueError):  # not a valid folder name
+        return []
 
 
 def existing_file(folder: Path, text: str) -> Path | None:
