@@ -48,6 +48,8 @@ def with_text(value: float, text: str) -> DecimalLiteral:
 
 def float_literal(value: float, text: str) -> float:
     """The number of a float literal, of which `value` is the nearest f64; with its text if rounding that goes wrong."""
+    if not value:
+        return value  # 0 in all types; the text may have more digits in its exponent than `Decimal` takes
     mantissa, _ = value.as_integer_ratio()
     significant = mantissa.bit_length() - ((mantissa & -mantissa).bit_length() - 1)
     return with_text(value, text) if significant <= MAX_TIE_BITS and Decimal(text) != Decimal(value) else value
