@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
 
 if TYPE_CHECKING:
     from difflang.lower.stablehlo.jax_facade import JaxFacade
 
+ir = mlir.ir
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
 BOOL = np.dtype(np.bool_)
@@ -25,10 +27,10 @@ def dtype_kind(dtype: DType) -> str:
 class HloArray:
     """An array of the program being emitted: an MLIR value, with NumPy's operators.
 
-    `number` is the value of a constant; `scale` is the last constant factor of a product; a `quotient` is a `div`.
+    `number` is the value of a constant; `scale` is the last constant factor of a product.
     """
 
-    __slots__ = ("dtype", "number", "quotient", "scale", "shape", "value", "writer")
+    __slots__ = ("dtype", "number", "scale", "shape", "value", "writer")
     # Lets a NumPy number on the left defer to `__radd__` and its like.
     __array_ufunc__ = None
 
@@ -40,10 +42,9 @@ class HloArray:
         shape: Shape,
         number: float | None = None,
         scale: float | None = None,
-        quotient: bool = False,
     ) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
-        self.number, self.scale, self.quotient = number, scale, quotient
+        self.number, self.scale = number, scale
 
     @property
     def ndim(self) -> int:
@@ -164,12 +165,59 @@ class HloArray:
 # ---- What XLA must not rewrite: products and quotients whose parts are multiplied in another order may overflow
 
 
+# XLA takes back what these have put together, and removes them where they change nothing.
+MOVES = {
+    f"stablehlo.{name}"
+    for name in (
+        *("broadcast_in_dim", "concatenate", "convert", "dynamic_slice", "dynamic_update_slice", "pad"),
+        *("reshape", "reverse", "slice", "transpose"),
+    )
+}
+NEUTRAL = {"stablehlo.add": 0.0, "stablehlo.subtract": 0.0, "stablehlo.multiply": 1.0}
+MAX_OPERATIONS = 32  # that are looked at: beyond them a barrier costs less than the search
+
+
 def hold_quotient(x: HloArray) -> HloArray:
-    """The operand of a `div`, behind a barrier if it is a quotient.
+    """The operand of a `div` or of a call, behind a barrier if XLA may find that it is a quotient.
 
     XLA turns `(a / b) / c` into `a / (b * c)` and `a / (b / c)` into `a * c / b`.
     """
-    return x.writer.optimization_barrier(x) if x.quotient else x
+    if dtype_kind(x.dtype) != "f" or isinstance(x.value.owner, ir.Block) or not is_moved_quotient(x):
+        return x
+    return x.writer.optimization_barrier(x)
+
+
+def is_moved_quotient(x: HloArray) -> bool:
+    """Whether XLA may find that the elements of an array are those of a quotient."""
+    values = [x.value]
+    for seen, value in enumerate(values):
+        operation = value.owner
+        if seen == MAX_OPERATIONS or operation.name == "stablehlo.divide":
+            return True
+        operands = [v for v in operation.operands if not isinstance(v.owner, ir.Block)]
+        if operation.name == "stablehlo.reduce":
+            operands = [v for v in operands if size_of(v) == size_of(value)]
+        elif operation.name in NEUTRAL:
+            operands = operands if any(is_number(v, NEUTRAL[operation.name]) for v in operands) else []
+        elif operation.name not in MOVES:
+            operands = []
+        values += [v for v in operands if size_of(v) >= x.size]
+    return False
+
+
+def size_of(value: Any) -> int:
+    return prod(ir.RankedTensorType(value.type).shape)
+
+
+def is_number(value: Any, number: float) -> bool:
+    """Whether a float value is a constant that is this number everywhere."""
+    operation = value.owner
+    while operation.name == "stablehlo.broadcast_in_dim" and not isinstance(operation.operands[0].owner, ir.Block):
+        operation = operation.operands[0].owner
+    if operation.name != "stablehlo.constant":
+        return False
+    elements = ir.DenseElementsAttr(operation.attributes["value"])
+    return elements.is_splat and ir.FloatAttr(elements.get_splat_value()).value == number
 
 
 def hold_constant_factors(name: str, x: HloArray, y: HloArray) -> tuple[HloArray, HloArray, float | None]:

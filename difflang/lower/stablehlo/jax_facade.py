@@ -245,10 +245,10 @@ class JaxFacade:
             return self.lower_with_jax(getattr(jax.lax, name), x, y)
         if name not in ("mul", "div"):
             return x.like(emit(x.value, y.value))
-        if quotient := name == "div":
+        if name == "div":
             x, y = hold_quotient(x), hold_quotient(y)
         x, y, scale = hold_constant_factors(name, x, y)
-        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale, quotient=quotient)
+        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
 
     def optimization_barrier(self, x: Any) -> Any:
         """An array, or several that one barrier holds."""

@@ -31,12 +31,39 @@ pub fn slope(x: f32) -> f32 = grad(power)(x)
 pub fn quotient_by[V](x: V, y: V, z: V) -> V = x / y / z
 pub fn divided_by_quotient(x: f32, y: f32, z: f32) -> f32 = x / (y / z)
 pub fn two_quotients(x: f32, y: f32, z: f32) -> f32 = (x / y) / (z / y)
-pub fn half_by(x: f32, y: f32) -> f32 = x / 2.0 / y
-pub fn slope_of_inverse(x: f32, y: f32) -> f32 = grad(|y| x / y)(y)
+pub fn transposed(x: f32[n], y: f32[n], z: f32[n]) -> f32[n] = transpose(x / y) / transpose(z)
+pub fn reshaped(x: f32[n], y: f32[n], z: f32[n]) -> f32[n, 1] = reshape(x / y, [n, 1]) / reshape(z, [n, 1])
+pub fn joined(x: f32[n], y: f32[n], z: f32[n]) -> f32[n] = concat(x / y, z)[..n] / z
+pub fn with_zero(x: f32, y: f32, z: f32) -> f32 = (x / y + 0.0) / z
+pub fn filled(x: f32, y: f32, z: f32) -> f32 = fill(3, x / y)[0] / z
+pub fn summed(x: f32[n], y: f32[n], z: f32) -> f32 = sum(x / y) / z
+pub fn widened(x: f32, y: f32, z: f32) -> f32 = f32(f64(x / y)) / z
+pub fn stored(x: f32, y: f32, z: f32) -> f32 {
+  var a = f32(zeros(3))
+  a[0] = x / y
+  a[0] / z
+}
+# Too long to be written out where it is called.
+fn long(x: f32, y: f32) -> (f32, f32) {
+  var s = x
+{steps}
+  (x / y, s)
+}
+pub fn called(x: f32, y: f32, z: f32) -> (f32, f32) {
+  let ((a, s), (b, t), (c, u)) = (long(x, y), long(2 * x, y), long(x, 2 * y))
+  (a / z, b / z + c / z + 0.0 * (s + t + u))
+}
+pub fn given(x: f32, y: f32, z: f32) -> (f32, f32) {
+  let ((a, s), (b, t), (c, u)) = (long(x / y, z), long(2 * x / y, z), long(x / (2 * y), z))
+  (a, b + c + 0.0 * (s + t + u))
+}
 """
-FUNCTIONS = difflang.loads(PROGRAM)
+FUNCTIONS = difflang.loads(
+    PROGRAM.replace("{steps}", "\n".join(f"  s = sin(s) * cos(s + {i}.0) + s * 0.{i + 1}" for i in range(60)))
+)
 
 
+@pytest.mark.as_users
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [
@@ -61,8 +88,11 @@ FUNCTIONS = difflang.loads(PROGRAM)
         ("quotient_by", ([1e-20, 1e25], [1e-20, 1e20], [1e-20, 1e-20]), [1e20, 1e25]),
         ("divided_by_quotient", (1e30, 1e30, 1e20), 1e20),
         ("two_quotients", (1e-20, 1e-20, 1e-20), 1.0),
-        ("half_by", (1e38, 3e38), 1 / 6),
-        ("slope_of_inverse", (1e-20, 1e-15), -1e10),
+        *[(name, ([1e-20], [1e-20], [1e-20]), [1e20]) for name in ("transposed", "joined")],
+        ("reshaped", ([1e-20], [1e-20], [1e-20]), [[1e20]]),
+        ("summed", ([1e-20], [1e-20], 1e-20), 1e20),
+        *[(name, (1e-20, 1e-20, 1e-20), 1e20) for name in ("with_zero", "filled", "widened", "stored")],
+        *[(name, (1e-20, 1e-20, 1e-20), (1e20, 2.5e20)) for name in ("called", "given")],
     ],
 )
 def test_factors_and_divisors_stay_where_they_are(name: str, args: tuple[Any, ...], expected: Any) -> None:
