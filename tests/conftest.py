@@ -2,8 +2,8 @@
 
 Every law is tested on every change, by the README's command and `.ci/run`, on some of its cases; `just nightly` tests it
 on all of them. Which cases are nightly stands at the test, as a mark (see `support/nightly.py`). Where whole folders are
-run, long tables are thinned by how long they take as well: of a function as many cases as fit in half a second, at least
-one, and none that takes longer than 1.5 (see `support/durations.py`); `pytest FILE` tests all of a file's. In short:
+run, long tables are thinned by how long they take as well: of a function as many cases as fit in 0.4 seconds, at least
+one, and none that takes longer than 0.8 (see `support/durations.py`); `pytest FILE` tests all of a file's. In short:
 
 | law | on every change | at night as well |
 | --- | --- | --- |
@@ -18,7 +18,7 @@ one, and none that takes longer than 1.5 (see `support/durations.py`); `pytest F
 | loops and branches in derivatives | one program of a kind, first order; a few of second order | every length, order and nesting, compiled |
 | random programs and graphs | 20 | 50 and 60; `just fuzz` any number |
 | a broken rule is found | twenty ops | every op |
-| long programs, memory limits, interrupts, real terminals | what takes less than 1.5 seconds | all |
+| long programs, memory limits, interrupts, real terminals | what takes less than 0.8 seconds | all |
 | editors | what their files promise; the server by a client | packaging of the extension, Vim on every file |
 """
 

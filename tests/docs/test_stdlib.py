@@ -66,6 +66,7 @@ def test_it_is_as_it_says(path: Path, number: int, title: str, engine: str) -> N
     assert outcome.result == wanted, outcome.report
 
 
+@pytest.mark.daily
 def test_every_public_function_has_an_example_of_itself() -> None:
     for path in FILES:
         source = Source(path.name, path.read_text(encoding="utf-8"))

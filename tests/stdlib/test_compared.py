@@ -66,6 +66,7 @@ def named(lists: dict[str, str]) -> set[str]:
     return found
 
 
+@pytest.mark.daily
 def test_every_public_function_is_compared() -> None:
     functions, rows, others = public(), in_tables(), named(COMPARED) | named(INTEGERS)
     assert len(functions) >= 250
