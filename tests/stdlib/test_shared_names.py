@@ -87,7 +87,7 @@ SAME: dict[str, str | tuple[str, str]] = {
     "trapezoid": "v, t", "betainc": "1.5, 2.0, x", "betaincc": "1.5, 2.0, x", "gammainc": "1.5, x", "gammaincc": "1.5, x", "ndtri": "p / 4", "ndtri_exp": "-p",
     "betaincinv": ("fill(6, 1.5), fill(6, 2.0), p / 4", "1.5, 2.0, p / 4"), "gammaincinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"), "gammainccinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"),
     "polygamma": "2, p", "expn": "2, p", "expi": "ends", "sici": "abs(ends)", "fresnel": "ends", "spence": "inner", "owens_t": "left, right",
-    "entr": "ends", "rel_entr": "left, right", "kl_div": "left, right", "xlog1py": "left, right", "boxcox": "left, right", "factorial": "ends", "comb": "upper, lower", "multigammaln": "p + 1, 3",
+    "entr": "ends", "rel_entr": "left, right", "kl_div": "left, right", "xlog1py": "left, right", "boxcox": "left, right", "factorial": "ends", "comb": "upper, lower", "multigammaln": "p + 1, 3", "poch": "upper, lower",
     **dict.fromkeys(("hermite", "laguerre", "legendre"), ("3, v", "f(3)(v)")),
     "median": "v", "quantile": "v, 0.3", "kurtosis": "v", "histogram": ("v, -3.0, 2.5, 4", "f(v, 4, (-3.0, 2.5))[0]"),
     "one_hot": "k, 4", "glu": "v",

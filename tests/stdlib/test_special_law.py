@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import mpmath as mp
+import numpy as np
 import pytest
 
+import difflang
 from support.special_law import Exact, Law, broken
 
 FAR = [1e-10, 1e-3, 0.5, 1.9, 2.1, 10.0, 15.0, 25.0, 55.5, 1e3, 1e5, 1e8, 2e17, 1e30]
@@ -62,6 +64,11 @@ def owens_t(h: mp.mpf, a: mp.mpf) -> mp.mpf:
         j, power = j + 1, -power * a * a
         part *= half / j
     return (mp.atan(a) - total) / (2 * mp.pi)
+
+
+def poch(a: mp.mpf, n: mp.mpf) -> mp.mpf:
+    with mp.workdps(mp.mp.dps + 60):  # for what is lost near poles
+        return mp.gammaprod([a + n], [a])
 
 
 def boxcox(x: mp.mpf, power: mp.mpf) -> mp.mpf:
@@ -205,6 +212,13 @@ LAWS = {
         "comb(m, k)", "m k", lambda n, k: mp.binomial(n, k), [[31.6, 102.2, 429.3], [15.8, 29.65]],
         bounds=(*CHOSEN, ("in_m_m", 50)),
     ),
+    "poch": Law(
+        "poch(a, k)", "a k", poch,
+        [
+            [-150.3, -20.25, -3.5, -1.0001, -0.3, -1e-10, 1e-20, 1e-3, 0.4, 1.0, 1.5, 10.3, 100.0, 1e5, 1e10],
+            [-30.9, -3.37, -1.2, -0.55, -1.1e-10, 1e-9, 0.31, 1.7, 3.0, 25.2, 90.0],
+        ],
+    ),
     "soft_min": Law(
         "soft_min([x, y, inf], g)", "x y g", lambda x, y, g: -g * mp.log(mp.exp(-x / g) + mp.exp(-y / g)),
         [[-3.0, 0.0, 1.0, 60.0], [1.5, 7.0], [0.3, 1.0, 10.0]],
@@ -238,3 +252,10 @@ def test_on_a_thin_grid(name: str) -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_on_the_whole_grid(name: str, dtype: str) -> None:
     assert not broken(LAWS[name], dtype)
+
+
+@pytest.mark.nightly
+def test_a_rising_factorial_has_no_slope_at_its_poles_and_jumps() -> None:
+    source = "float f64\nimport math (poch)\nfn in_k(a: f64, k: f64) -> f64 = (|t| poch(a, t))'(k)\n"
+    module = difflang.loads(source)
+    assert all(np.isnan(module.in_k(*at)) for at in ((2.0, -3.0), (-3.0, 2.0), (0.5, -1.5)))
