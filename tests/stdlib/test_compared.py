@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from difflang.base.source import Source
 from difflang.syntax import tree
 from difflang.syntax.parse import parse

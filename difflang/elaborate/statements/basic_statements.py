@@ -160,11 +160,10 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
         value = constrain_function(written, value, span, cx.annotations, what, what)
         yield linear_functions.prove_linear_arguments(cx, [value])
         return value
-    return (
-        Array(value.value, value.static, value.literal, value.upper_bound, written.span)
-        if isinstance(value, Array)
-        else value
-    )
+    if not isinstance(value, Array):
+        return value
+    facts = value.static, value.literal, value.upper_bound
+    return Array(value.value, *facts, origin=written.span, lower_triangular=value.lower_triangular)
 
 
 def drop_static(value: Term) -> Term:

@@ -196,8 +196,9 @@ def test_small_determinants_of_whole_numbers_are_exact() -> None:
 
 def test_a_factor_of_cholesky_is_known_to_be_lower() -> None:
     k, y = "[[4.0, 2.0], [2.0, 5.0]]", "[2.0, 5.0]"
-    whitened = f"fn f(k: f64[2, 2]) -> f64[2] {{\n  let c = cholesky(k)\n  solve_triangular(c, {y})\n}}"
-    assert answer(f"f({k})", whitened).tolist() == [1.0, 2.0]
+    for declared in ("c", "c: f64[2, 2]", "c: f64[n, n]"):
+        whitened = f"fn f(k: f64[2, 2]) -> f64[2] {{\n  let {declared} = cholesky(k)\n  solve_triangular(c, {y})\n}}"
+        assert answer(f"f({k})", whitened).tolist() == [1.0, 2.0]
     assert answer(f"solve_triangular(cholesky({k}), {y}, transposed = true)").tolist() == [-0.25, 2.5]
     assert answer(f"solve_triangular(cholesky({k}), {y}, lower = false)").tolist() == [1.0, 2.5]
 
