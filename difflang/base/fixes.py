@@ -10,14 +10,14 @@ from difflang.base.source import Source, Span
 
 # Functions of NumPy, SciPy, JAX and optax that are spelled like one of ours and compute something else.
 FOREIGN_NAMES = """
-adamaxw adan amsgrad anglit append average bdtri bdtrik bdtrin berp bessel_jn betainccinv betaln binom block boxcar butter
-chain chdtri cho_solve complex_ convolve1d coshm cov curve_fit deconvolve direct dsplit dstack ecdf ei eig erfcinv
-expit expon factorialk fdtri fftn fit fmax fmin fsolve gammaln gdtria gdtrib gdtrix glu gmean gstd hanning helmert
-histogramdd hmean hsplit hstack identity ifftn info iqr irfftn iscomplex isnat isreal jacobi jve kei ker kerp leastsq
-lmoment logspace long lsim minimize minimum moment nbdtrc nbdtri nbdtrik nbdtrin ncfdtri ndenumerate ndtr nsum
+adamaxw adan amsgrad anglit append average bdtri bdtrik bdtrin berp bessel_jn betainccinv betaln binom block boxcar
+butter chain chdtri cho_solve complex_ convolve1d coshm cov curve_fit deconvolve direct dsplit dstack ecdf ei eig
+erfcinv expit expon factorialk fdtri fftn fit fmax fmin fsolve gammaln gdtria gdtrib gdtrix glu gmean gstd hanning
+helmert histogramdd hmean hsplit hstack identity ifftn info iqr irfftn iscomplex isnat isreal jacobi jve kei ker kerp
+leastsq lmoment logspace long lsim minimize minimum moment nbdtrc nbdtri nbdtrik nbdtrin ncfdtri ndenumerate ndtr nsum
 oaconvolve pade pdtri pdtrik pinvh pmean psi radian resample residue rfftn rint rotate savez scale sem shichi short
-signm signum single sinhm skewtest softmin spalde splint splrep step tanhm tmax tmean tmin tstd uint ulong unstack ushort vdot
-vsplit vstack zipf
+signm signum single sinhm skewtest softmin spalde splint splrep step tanhm tmax tmean tmin tstd uint ulong unstack
+ushort vdot vsplit vstack zipf
 """
 FOREIGN_FUNCTIONS = frozenset(FOREIGN_NAMES.split())
 
