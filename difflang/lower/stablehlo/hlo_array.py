@@ -210,14 +210,17 @@ def size_of(value: Any) -> int:
 
 
 def is_number(value: Any, number: float) -> bool:
-    """Whether a float value is a constant that is this number everywhere."""
+    """Whether a value is a constant that is this number everywhere."""
     operation = value.owner
     while operation.name == "stablehlo.broadcast_in_dim" and not isinstance(operation.operands[0].owner, ir.Block):
         operation = operation.operands[0].owner
     if operation.name != "stablehlo.constant":
         return False
-    elements = ir.DenseElementsAttr(operation.attributes["value"])
-    return elements.is_splat and ir.FloatAttr(elements.get_splat_value()).value == number
+    elements = operation.attributes["value"]
+    if not isinstance(elements, ir.DenseElementsAttr) or not elements.is_splat:
+        return False
+    splat: Any = elements.get_splat_value()
+    return splat.value == number
 
 
 def hold_constant_factors(name: str, x: HloArray, y: HloArray) -> tuple[HloArray, HloArray, float | None]:

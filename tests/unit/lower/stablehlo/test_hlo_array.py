@@ -35,6 +35,7 @@ pub fn transposed(x: f32[n], y: f32[n], z: f32[n]) -> f32[n] = transpose(x / y) 
 pub fn reshaped(x: f32[n], y: f32[n], z: f32[n]) -> f32[n, 1] = reshape(x / y, [n, 1]) / reshape(z, [n, 1])
 pub fn joined(x: f32[n], y: f32[n], z: f32[n]) -> f32[n] = concat(x / y, z)[..n] / z
 pub fn with_zero(x: f32, y: f32, z: f32) -> f32 = (x / y + 0.0) / z
+pub fn of_integers(x: f32, z: f32) -> f32 = f32(i32(x) * 2 + 1) / z
 pub fn filled(x: f32, y: f32, z: f32) -> f32 = fill(3, x / y)[0] / z
 pub fn summed(x: f32[n], y: f32[n], z: f32) -> f32 = sum(x / y) / z
 pub fn widened(x: f32, y: f32, z: f32) -> f32 = f32(f64(x / y)) / z
@@ -89,6 +90,7 @@ FUNCTIONS = difflang.loads(
         ("divided_by_quotient", (1e30, 1e30, 1e20), 1e20),
         ("two_quotients", (1e-20, 1e-20, 1e-20), 1.0),
         *[(name, ([1e-20], [1e-20], [1e-20]), [1e20]) for name in ("transposed", "joined")],
+        ("of_integers", (3.0, 7.0), 1.0),
         ("reshaped", ([1e-20], [1e-20], [1e-20]), [[1e20]]),
         ("summed", ([1e-20], [1e-20], 1e-20), 1e20),
         *[(name, (1e-20, 1e-20, 1e-20), 1e20) for name in ("with_zero", "filled", "widened", "stored")],
