@@ -16,7 +16,7 @@ from jax.extend.mlir.dialects import func, stablehlo
 from jax.interpreters import mlir
 
 from difflang.base.diagnostics import InternalError
-from difflang.lower.stablehlo.hlo_array import HloArray, hold_quotient
+from difflang.lower.stablehlo.hlo_array import HloArray, hold_argument
 
 if TYPE_CHECKING:
     from difflang.lower.stablehlo.jax_facade import JaxFacade
@@ -107,7 +107,7 @@ def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def emit_call(*operands: Any) -> Any:
         args, tree = flatten_tree(writer, operands)
-        args = [hold_quotient(x) for x in args]
+        args = [hold_argument(x) for x in args]
         key = (tree, *[(x.dtype, x.shape) for x in args])
         if key not in made:
             made[key] = emit_function(writer, function, args, tree)
@@ -139,7 +139,7 @@ def emit_function(
         writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
         operands = [x.like(v) for x, v in zip(args, list(block.arguments)[len(held) :], strict=True)]
         like, shape = flatten_tree(writer, function(*jax.tree.unflatten(tree, operands)))
-        func.ReturnOp([hold_quotient(x).value for x in like])
+        func.ReturnOp([hold_argument(x).value for x in like])
     writer.ctx = outside
     draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, mlir_types(like)))
     draft.attributes["sym_visibility"] = ir.StringAttr.get("private")

@@ -187,6 +187,28 @@ def hold_quotient(x: HloArray) -> HloArray:
     return x.writer.optimization_barrier(x)
 
 
+def hold_argument(x: HloArray) -> HloArray:
+    """An argument or a result of a function, behind a barrier if it is a quotient or a number.
+
+    When XLA has inlined the function, it would take the number for a constant factor of a product in it.
+    """
+    number = dtype_kind(x.dtype) == "f" and is_constant(x.value)
+    return x.writer.optimization_barrier(x) if number else hold_quotient(x)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value is computed from constants alone."""
+    values = [value]
+    for seen, value in enumerate(values):
+        if seen == MAX_OPERATIONS or isinstance(value.owner, ir.Block) or value.owner.regions:
+            return False
+        operands = [*value.owner.operands]
+        if not operands and value.owner.name != "stablehlo.constant":
+            return False
+        values += operands
+    return True
+
+
 def is_moved_quotient(x: HloArray) -> bool:
     """Whether XLA may find that the elements of an array are those of a quotient."""
     values = [x.value]

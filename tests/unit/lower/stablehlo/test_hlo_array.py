@@ -10,6 +10,7 @@ import pytest
 import difflang
 
 PROGRAM = """
+import integrals (owens_t)
 pub fn power(x: f32) -> f32 = (x * 0.5)^200
 pub fn power_of_quotient(x: f32) -> f32 = (x / 2.0)^200
 pub fn power_of_negated(x: f32) -> f32 = (-(0.5 * x))^200
@@ -58,6 +59,7 @@ pub fn given(x: f32, y: f32, z: f32) -> (f32, f32) {
   let ((a, s), (b, t), (c, u)) = (long(x / y, z), long(2 * x / y, z), long(x / (2 * y), z))
   (a, b + c + 0.0 * (s + t + u))
 }
+pub fn of_numbers() -> (f32, f32) = (owens_t(1.0, 2.0e19), owens_t(2.0, 2.0e19))
 """
 FUNCTIONS = difflang.loads(
     PROGRAM.replace("{steps}", "\n".join(f"  s = sin(s) * cos(s + {i}.0) + s * 0.{i + 1}" for i in range(60)))
@@ -90,6 +92,7 @@ FUNCTIONS = difflang.loads(
         ("divided_by_quotient", (1e30, 1e30, 1e20), 1e20),
         ("two_quotients", (1e-20, 1e-20, 1e-20), 1.0),
         *[(name, ([1e-20], [1e-20], [1e-20]), [1e20]) for name in ("transposed", "joined")],
+        ("of_numbers", (), (0.07932763, 0.01137507)),
         ("of_integers", (3.0, 7.0), 1.0),
         ("reshaped", ([1e-20], [1e-20], [1e-20]), [[1e20]]),
         ("summed", ([1e-20], [1e-20], 1e-20), 1e20),
