@@ -29,9 +29,10 @@ from support.op_calls import Call, pulled, pushed
 pytestmark = pytest.mark.as_users
 
 ALLOWED = 4
-VALUES = {"gelu": 6, "erfc": 6, "tanh": 7}  # where the value itself is off by more; `tanh` is XLA's, beyond 9
+# Where the value itself is off by more; `tanh` is XLA's, beyond 9.
+VALUES = {"gelu": 6, "gelu_slope": 5, "erfc": 6, "tanh": 7}
 # Slopes of other functions, which only a second derivative differentiates.
-SLOPES = {"erfinv_slope": 16, "gelu_slope": 256, "sech2": 8}
+SLOPES = {"gelu": 5, "erfinv_slope": 16, "gelu_slope": 256, "sech2": 8}
 NOT_OF_REALS = {"real", "imag", "conj", "complex", "convert"}
 
 
