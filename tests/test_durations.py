@@ -65,3 +65,7 @@ def test_where_times_are_recorded_all_cases_run(monkeypatch: pytest.MonkeyPatch)
     slow = Case("tests/test_packaging.py::test_the_wheel_has_its_own_copy")
     durations.thin([slow])  # pyright: ignore[reportArgumentType]
     assert not slow.marks
+
+
+def test_no_row_names_a_folder_of_one_machine() -> None:
+    assert not [test for test in durations.read() if re.search(r"\[(.* )?/\w+/\w", test)]

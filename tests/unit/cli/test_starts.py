@@ -33,7 +33,7 @@ assert not found, found
 """
 
 
-@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(Path(word).name for word in call))
 def test_commands_load_only_what_they_need(call: tuple[str, ...]) -> None:
     arguments = [sys.executable, "-c", RUN, ",".join(CALLS[call]), *call]
     found = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=False)
