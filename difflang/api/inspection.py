@@ -23,7 +23,7 @@ from difflang.execution.check_failures import with_check_number
 from difflang.ir.graph import Graph
 from difflang.ir.text_printer import graph_to_text
 from difflang.lower.lowering_pipeline import graph_at_stage
-from difflang.runtime.compile import compile_lowered
+from difflang.runtime.compile import compile_lowered, options_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
 from difflang.tools.cost_at_sizes import CostReport as Expenses
@@ -199,4 +199,4 @@ class Lowered:
 
     def compile(self, options: dict[str, Any] | None = None) -> Callable[..., Any]:
         """JAX's compiled program. It maps leaves of the arguments to leaves of the results."""
-        return compile_lowered(self._program, self.graph, options or {})
+        return compile_lowered(self._program, self.graph, {**options_of(self.graph), **(options or {})})

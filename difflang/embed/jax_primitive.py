@@ -25,6 +25,7 @@ from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mask
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
+from difflang.runtime.compile import options_of
 
 Array = Any
 program_p = Primitive("difflang")
@@ -93,7 +94,10 @@ def abstract_array(type: Type, like: Any = None) -> Any:
 
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
     """Run outside of any trace, as when `jax.grad` is not inside `jax.jit`: compiled once."""
-    compiled = program.cached("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
+    options = options_of(program.finished_graph)
+    compiled = program.cached(
+        "jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program), compiler_options=options or None)
+    )
     with jax.enable_x64(True):
         return compiled(*arrays)
 

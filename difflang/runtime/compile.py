@@ -32,6 +32,9 @@ Tracer = jax.core.Tracer
 
 # A CPU and a TPU add in a fixed order anyway; on a GPU XLA then sorts before it sums.
 DETERMINISTIC_OPTIONS = {"xla_gpu_deterministic_ops": True}
+# XLA's algebra takes `x / y / z` as `x / (y * z)`, `x / c` as `x * (1 / c)`, `log(x ^ n)` as `n * log(x)`, and more:
+# other numbers where a part overflows or is NaN. Ours is in `passes`. For other devices XLA's pipelines need it.
+EXACT_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 # By default XLA copies early what loops change.
 LOW_MEMORY_OPTIONS = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
@@ -161,9 +164,10 @@ class Executable:
     @property
     def compiler_options(self) -> dict[str, Any]:
         """The compiler options for XLA."""
-        return (DETERMINISTIC_OPTIONS if self.deterministic else {}) | (
-            LOW_MEMORY_OPTIONS if self.low_memory and self.orders else {}
-        )
+        chosen = options_of(self.graph, self.device)
+        if self.deterministic:
+            chosen |= DETERMINISTIC_OPTIONS
+        return chosen | LOW_MEMORY_OPTIONS if self.low_memory and self.orders else chosen
 
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
@@ -202,8 +206,12 @@ def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[A
 
 def host_callbacks(graph: Graph) -> list[ExternFunction]:
     """The Python functions that the program calls back."""
-    called = [eqn.attrs["function"] for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is extern]
-    return [function for function in called if function.host]
+    return [function for function in called_functions(graph) if function.host]
+
+
+def called_functions(graph: Graph) -> list[ExternFunction]:
+    """The functions of Python that the program calls, those of JAX included."""
+    return [eqn.attrs["function"] for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is extern]
 
 
 def wait_for_callbacks(
@@ -282,6 +290,13 @@ def jit_graph(graph: Graph, platform: str, on_print: TextSink = discard_text) ->
 def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
     assert isinstance(type, Tensor), "a history cannot be a parameter of a program"
     return jax.ShapeDtypeStruct(type.shape, numpy_dtype(type.dtype), sharding=sharding)
+
+
+def options_of(graph: Graph, device: Device | None = None) -> dict[str, Any]:
+    """XLA's options for every program on that device or the default one."""
+    # What JAX writes may need XLA's algebra: on the CPU there is no code for a padding that removes elements.
+    of_jax = any(not function.host for function in called_functions(graph))
+    return {**EXACT_OPTIONS} if device_platform(device) == "cpu" and not of_jax else {}
 
 
 def compile_lowered(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:

@@ -21,13 +21,14 @@ from jax._src import compiler  # where JAX looks for the options of what it comp
 import difflang.runtime.compile
 from support import nightly
 
+PASSES = "xla_disable_hlo_passes"
 OPTIONS = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,  # the workers fill the cores already
     "xla_cpu_enable_concurrency_optimized_scheduler": False,  # the same steps in an order that is found sooner
     # In loops within loops these two take a third of the time, for steps that are saved in each round.
-    "xla_disable_hlo_passes": "while-loop-invariant-code-motion,while-loop-simplifier",
+    PASSES: "while-loop-invariant-code-motion,while-loop-simplifier",
 }
 AS_USERS = ("canary", "twins")  # folders of tests
 AS_USERS_AT_NIGHT = (*AS_USERS, "stdlib")  # its twins take half the time in a hurry
@@ -70,8 +71,12 @@ def installed() -> Iterator[None]:
     known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
     looked_at = ContextVar("looked_at", default=False)
 
-    def quickly(program: Any, graph: Any, options: Mapping[str, Any] | None = None) -> Any:
-        return ours(program, graph, {**known, **(options or {})} if Hurry.on else options)
+    def quickly(program: Any, graph: Any, options: Mapping[str, Any]) -> Any:
+        return ours(program, graph, hurried(options) if Hurry.on else options)
+
+    def hurried(options: Mapping[str, Any]) -> dict[str, Any]:
+        left_out = [of[PASSES] for of in (known, options) if of.get(PASSES)]
+        return {**known, **options, **({PASSES: ",".join(left_out)} if left_out else {})}
 
     def with_care(lowered: Any, *given: Any, **options: Any) -> Any:
         token = looked_at.set(True)

@@ -16,7 +16,7 @@ from jax.extend.mlir.dialects import func, stablehlo
 from jax.interpreters import mlir
 
 from difflang.base.diagnostics import InternalError
-from difflang.lower.stablehlo.hlo_array import HloArray, hold_argument
+from difflang.lower.stablehlo.hlo_array import HloArray
 
 if TYPE_CHECKING:
     from difflang.lower.stablehlo.jax_facade import JaxFacade
@@ -107,14 +107,12 @@ def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def emit_call(*operands: Any) -> Any:
         args, tree = flatten_tree(writer, operands)
-        inlined = not writer.calls_not_inlined
-        args = [hold_argument(x) for x in args] if inlined else args
-        key = (tree, inlined, *[(x.dtype, x.shape) for x in args])
+        key = (tree, *[(x.dtype, x.shape) for x in args])
         if key not in made:
             made[key] = emit_function(writer, function, args, tree)
         symbol, like, shape = made[key]
         call = func.CallOp(mlir_types(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in args]])
-        if not inlined:
+        if writer.calls_not_inlined:
             call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
                 {"inlineable": ir.StringAttr.get("false")}
             )
@@ -131,7 +129,7 @@ def emit_function(
     A function reads nothing from around it: what JAX holds for every function (symbolic sizes, and the platform it runs
     for) comes first among its operands.
     """
-    outside, context, inlined = writer.ctx, writer.ctx.module_context, not writer.calls_not_inlined
+    outside, context = writer.ctx, writer.ctx.module_context
     held = list(outside.dim_var_values)
     types = [*[x.type for x in held], *mlir_types(args)]
     draft = func.FuncOp(function.__name__, (types, []), ip=ir.InsertionPoint(context.module.body))
@@ -140,7 +138,7 @@ def emit_function(
         writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
         operands = [x.like(v) for x, v in zip(args, list(block.arguments)[len(held) :], strict=True)]
         like, shape = flatten_tree(writer, function(*jax.tree.unflatten(tree, operands)))
-        func.ReturnOp([(hold_argument(x) if inlined else x).value for x in like])
+        func.ReturnOp([x.value for x in like])
     writer.ctx = outside
     draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, mlir_types(like)))
     draft.attributes["sym_visibility"] = ir.StringAttr.get("private")

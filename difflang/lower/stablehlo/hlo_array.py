@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax.extend.mlir.dialects import stablehlo
-from jax.interpreters import mlir
 
 if TYPE_CHECKING:
     from difflang.lower.stablehlo.jax_facade import JaxFacade
 
-ir = mlir.ir
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
 BOOL = np.dtype(np.bool_)
@@ -27,10 +25,10 @@ def dtype_kind(dtype: DType) -> str:
 class HloArray:
     """An array of the program being emitted: an MLIR value, with NumPy's operators.
 
-    `number` is the value of a constant; `scale` is the last constant factor of a product.
+    `number` is the value of a constant; `scale` is the last constant factor of a product; a `quotient` is a `div`.
     """
 
-    __slots__ = ("dtype", "number", "scale", "shape", "value", "writer")
+    __slots__ = ("dtype", "number", "quotient", "scale", "shape", "value", "writer")
     # Lets a NumPy number on the left defer to `__radd__` and its like.
     __array_ufunc__ = None
 
@@ -42,9 +40,10 @@ class HloArray:
         shape: Shape,
         number: float | None = None,
         scale: float | None = None,
+        quotient: bool = False,
     ) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
-        self.number, self.scale = number, scale
+        self.number, self.scale, self.quotient = number, scale, quotient
 
     @property
     def ndim(self) -> int:
@@ -162,87 +161,25 @@ class HloArray:
         return self.writer.lower_with_jax(jax.lax.real, self) if dtype_kind(self.dtype) == "c" else self
 
 
+def exact_inverse(x: HloArray) -> float | None:
+    """The inverse of a constant that is a power of two, by which an array is multiplied sooner than divided."""
+    if not x.number or abs(frexp(x.number)[0]) != 0.5 or not is_normal(1.0 / x.number, x.dtype):
+        return None
+    return 1.0 / x.number
+
+
 # ---- What XLA must not rewrite: products and quotients whose parts are multiplied in another order may overflow
-
-
-# XLA takes back what these have put together, and removes them where they change nothing.
-MOVES = {
-    f"stablehlo.{name}"
-    for name in (
-        *("broadcast_in_dim", "concatenate", "convert", "dynamic_slice", "dynamic_update_slice", "pad"),
-        *("reshape", "reverse", "slice", "transpose"),
-    )
-}
-NEUTRAL = {"stablehlo.add": 0.0, "stablehlo.subtract": 0.0, "stablehlo.multiply": 1.0}
-MAX_OPERATIONS = 32  # that are looked at: beyond them a barrier costs less than the search
+#
+# On the CPU our programs are compiled without XLA's algebra (`runtime.compile`). The simplest forms are held for other
+# devices, and for programs that JAX compiles.
 
 
 def hold_quotient(x: HloArray) -> HloArray:
-    """The operand of a `div` or of a call, behind a barrier if XLA may find that it is a quotient.
+    """The operand of a `div`, behind a barrier if it is a quotient.
 
     XLA turns `(a / b) / c` into `a / (b * c)` and `a / (b / c)` into `a * c / b`.
     """
-    if dtype_kind(x.dtype) != "f" or isinstance(x.value.owner, ir.Block) or not is_moved_quotient(x):
-        return x
-    return x.writer.optimization_barrier(x)
-
-
-def hold_argument(x: HloArray) -> HloArray:
-    """An argument or a result of a function, behind a barrier if it is a quotient or a number.
-
-    When XLA has inlined the function, it would take the number for a constant factor of a product in it.
-    """
-    number = dtype_kind(x.dtype) == "f" and is_constant(x.value)
-    return x.writer.optimization_barrier(x) if number else hold_quotient(x)
-
-
-def is_constant(value: Any) -> bool:
-    """Whether a value is computed from constants alone."""
-    values = [value]
-    for seen, value in enumerate(values):
-        if seen == MAX_OPERATIONS or isinstance(value.owner, ir.Block) or value.owner.regions:
-            return False
-        operands = [*value.owner.operands]
-        if not operands and value.owner.name != "stablehlo.constant":
-            return False
-        values += operands
-    return True
-
-
-def is_moved_quotient(x: HloArray) -> bool:
-    """Whether XLA may find that the elements of an array are those of a quotient."""
-    values = [x.value]
-    for seen, value in enumerate(values):
-        operation = value.owner
-        if seen == MAX_OPERATIONS or operation.name == "stablehlo.divide":
-            return True
-        operands = [v for v in operation.operands if not isinstance(v.owner, ir.Block)]
-        if operation.name == "stablehlo.reduce":
-            operands = [v for v in operands if size_of(v) == size_of(value)]
-        elif operation.name in NEUTRAL:
-            operands = operands if any(is_number(v, NEUTRAL[operation.name]) for v in operands) else []
-        elif operation.name not in MOVES:
-            operands = []
-        values += [v for v in operands if size_of(v) >= x.size]
-    return False
-
-
-def size_of(value: Any) -> int:
-    return prod(ir.RankedTensorType(value.type).shape)
-
-
-def is_number(value: Any, number: float) -> bool:
-    """Whether a value is a constant that is this number everywhere."""
-    operation = value.owner
-    while operation.name == "stablehlo.broadcast_in_dim" and not isinstance(operation.operands[0].owner, ir.Block):
-        operation = operation.operands[0].owner
-    if operation.name != "stablehlo.constant":
-        return False
-    elements = operation.attributes["value"]
-    if not isinstance(elements, ir.DenseElementsAttr) or not elements.is_splat:
-        return False
-    splat: Any = elements.get_splat_value()
-    return splat.value == number
+    return x.writer.optimization_barrier(x) if x.quotient else x
 
 
 def hold_constant_factors(name: str, x: HloArray, y: HloArray) -> tuple[HloArray, HloArray, float | None]:

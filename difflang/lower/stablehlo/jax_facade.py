@@ -27,6 +27,7 @@ from difflang.lower.stablehlo.hlo_array import (
     HloArray,
     Shape,
     dtype_kind,
+    exact_inverse,
     hold_constant_factors,
     hold_quotient,
 )
@@ -245,10 +246,12 @@ class JaxFacade:
             return self.lower_with_jax(getattr(jax.lax, name), x, y)
         if name not in ("mul", "div"):
             return x.like(emit(x.value, y.value))
-        if name == "div":
+        if name == "div" and (inverse := exact_inverse(y)) is not None:
+            return self.binary("mul", x, inverse)
+        if quotient := name == "div":
             x, y = hold_quotient(x), hold_quotient(y)
         x, y, scale = hold_constant_factors(name, x, y)
-        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale)
+        return HloArray(self, emit(x.value, y.value), x.dtype, x.shape, scale=scale, quotient=quotient)
 
     def optimization_barrier(self, x: Any) -> Any:
         """An array, or several that one barrier holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -144,6 +145,20 @@ def drop_empty_reduction(to: Rewriter, eqn: Eqn) -> Replacement:
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
 
 
+def at_most_zero(sizes: Sequence[Any]) -> bool:
+    """Whether all are numbers, not names, and none is above 0."""
+    return all(isinstance(n, int) and n <= 0 for n in sizes)
+
+
+def crop_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Replace a padding that only removes elements by a slice."""
+    x, low, high = tensor_type(eqn.operands[0]), int_tuple(eqn.attrs["low"]), int_tuple(eqn.attrs["high"])
+    if eqn.attrs["interior"] != zero_per_axis(x) or not at_most_zero((*low, *high)):
+        return None
+    stops = tuple([n + h for n, h in zip(x.shape, high, strict=True)])
+    return to.emit(eqn, "slice", eqn.operands[0], starts=tuple([-n for n in low]), stops=stops, steps=(1,) * x.rank)
+
+
 # ---- Pairs of data movements
 
 
@@ -222,6 +237,10 @@ def const_like(x: Value, value: complex, type: Type | None = None) -> Value:
     return x.home.const(value, x.type if type is None else type)
 
 
+def one(x: Value) -> Value:
+    return const_like(x, 1.0, Tensor(F32))
+
+
 RESHAPE_AND_CONSTANT_RULES = (
     GuardedRule(
         ("const",),
@@ -262,13 +281,16 @@ RESHAPE_AND_CONSTANT_RULES = (
             on_matrix(lambda x: apply_op("transpose", x, perm=(0, 1))),
             on_matrix(lambda x: apply_op("reverse", x, axes=())),
             on_matrix(lambda x: apply_op("slice", x, starts=(0, 0), stops=(2, 3), steps=(1, 1))),
-            on_matrix(
-                lambda x: apply_op("pad", x, const_like(x, 1.0, Tensor(F32)), low=(0, 0), high=(0, 0), interior=(0, 0))
-            ),
+            on_matrix(lambda x: apply_op("pad", x, one(x), low=(0, 0), high=(0, 0), interior=(0, 0))),
             on_matrix(lambda x: apply_op("convert", x, dtype=F32)),
             on_ints(lambda x: apply_op("truncate", x, dtype=I32)),
             on_matrix(lambda x: apply_op("integer_pow", x, n=1)),
         ),
+    ),
+    GuardedRule(
+        ("pad",),
+        crop_to_slice,
+        (on_matrix(lambda x: apply_op("pad", x, one(x), low=(0, -1), high=(-1, 0), interior=(0, 0))),),
     ),
     GuardedRule(("concat",), drop_single_concat, (on_matrix(lambda x: apply_op("concat", x, axis=1)),)),
     GuardedRule(

@@ -242,6 +242,14 @@ def test_a_rule_that_is_wrong_from_the_second_order_on_is_found() -> None:
         g.check_grad(1.0, order=2)
 
 
+def test_a_function_of_jax_may_need_xlas_algebra() -> None:
+    """There is no code for the CPU that removes elements in a padding."""
+    source = "extern fn shifted(x: f32[n]) -> f32[n]\nfn f(x: f32[n]) -> f32[n] = shifted(2 * x)"
+    f = difflang.loads(source, externs={"shifted": lambda x: jax.lax.pad(x, 0.0, [(-1, 1, 0)])}).f
+    for found in (f(np.ones(3, np.float32)), jax.jit(f)(np.ones(3, np.float32))):
+        np.testing.assert_array_equal(found, [2.0, 2.0, 0.0])
+
+
 def test_one_mode_alone_is_refused_in_the_other() -> None:
     back, forth = wave(difflang.extern(jnp.sin, vjp=WITH.vjp)), wave(difflang.extern(jnp.sin, jvp=WITH.jvp))
     np.testing.assert_allclose(back.energy.grad()(X), np.sin(2 * X))

@@ -48,7 +48,8 @@ def test_a_program_says_so_to_xla(mark: str, told: list[Any]) -> None:
     program: Any = difflang.loads(SOURCE.replace("MARK", mark), name="order")
     x, idx = np.array([0.5, 1.0, 2.0]), np.array([1, 0, 1], np.int32)
     np.testing.assert_array_equal(program.loss.grad("x")(x, idx), [5.0, 2.0, 5.0])
-    assert told and all(options == (compile.DETERMINISTIC_OPTIONS if mark else {}) for options in told)
+    asked = compile.EXACT_OPTIONS | (compile.DETERMINISTIC_OPTIONS if mark else {})
+    assert told and all(options == asked for options in told)
 
 
 def test_it_takes_nothing() -> None:
