@@ -42,7 +42,7 @@ FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
 
 NIGHTLY = {
     "logm", "sqrtm", "gmres", "rk4_adjoint", "dopri5_adjoint", "scaled", "bessel_i", "student_quantile", "expi", "sine_integral", "cosine_integral", "sine_quotient",
-    "fresnel_part", "spence", "spence_slope", "owens_t", "entr", "rel_entr", "xlog1py", "log_ratio", "gap", "boxcox", "boxcox_slope", "mean_power", "soft_weights", "soft_slope", "kl_div", "comb", "gamma_quotient", "sine_ratio",
+    "fresnel_part", "spence", "spence_slope", "owens_t", "entr", "rel_entr", "xlog1py", "log_ratio", "gap", "boxcox", "boxcox_slope", "mean_power", "soft_weights", "soft_slope", "kl_div", "comb", "root_of_gamma_quotient", "share_of_wave", "sine_less", "times_square", "sine_ratio",
 }  # fmt: skip
 # Each has a comment that says why the function by itself does not determine the derivative.
 UNCHECKED = {"mixing", "known_zero", "angle_quantile", "jumping"}

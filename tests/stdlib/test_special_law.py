@@ -219,6 +219,7 @@ LAWS = {
             [-30.9, -3.37, -1.2, -0.55, -1.1e-10, 1e-9, 0.31, 1.7, 3.0, 25.2, 90.0],
         ],
     ),
+    "poch, whole steps down": Law("poch(a, k)", "a k", poch, [[1e-3, 0.4, 1.5, 10.3], [-3.0, -20.0]]),
     "soft_min": Law(
         "soft_min([x, y, inf], g)", "x y g", lambda x, y, g: -g * mp.log(mp.exp(-x / g) + mp.exp(-y / g)),
         [[-3.0, 0.0, 1.0, 60.0], [1.5, 7.0], [0.3, 1.0, 10.0]],
