@@ -16,7 +16,7 @@ from difflang.ir.tensor_types import History
 from difflang.ops.ad_interface import LinearizedGraph, Mask
 from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
-from difflang.passes.pipelines import prepare_for_ad
+from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
 from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
 
 
@@ -33,13 +33,13 @@ def linearize_function(graph: Graph, active: Mask) -> LinearizedFunction:
     Cost: linear. Derivative equations in the graph are expanded first.
     """
     ad = DerivativeExpansion(reused=True)
-    plain = dce(ad.graph(prepare_for_ad(drop_step_limit_in_loops(graph))))
+    plain = dce(ad.graph(PREPARE_KEEPING_LOOPS(drop_step_limit_in_loops(graph))))
     wanted = tuple([r.type.tangent is not None for r in plain.results])
     lin = ad.ad.linearize(plain, active, wanted)
     tangent, residuals = inline_history_makers(lin)
     results = (*lin.primal.results[: len(lin.active)], *residuals)
     whole = dce(Graph(lin.primal.params, lin.primal.eqns, results, graph.name))
-    return LinearizedFunction(whole, prepare_for_ad(tangent))
+    return LinearizedFunction(whole, PREPARE_KEEPING_LOOPS(tangent))
 
 
 def inline_history_makers(lin: LinearizedGraph) -> tuple[Graph, list[Value]]:
@@ -78,4 +78,4 @@ def transpose_map(graph: Graph, tangents: int) -> Graph:
     # The graph is linear in these params, which follow its residuals.
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
     every = (True,) * len(graph.results)
-    return prepare_for_ad(DerivativeCache().transpose(graph, linear, every, linear).cotangents)
+    return PREPARE_KEEPING_LOOPS(DerivativeCache().transpose(graph, linear, every, linear).cotangents)

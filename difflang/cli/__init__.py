@@ -28,6 +28,7 @@ from difflang.cli.options_and_reports import (
     FILE,
     FLOATS,
     FULL_TRACEBACK_KEY,
+    PassName,
     ProgramCommand,
     SuggestingChoice,
     WholeNumber,
@@ -51,8 +52,8 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "sta
 COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "completions": "new_and_completions", "derive": "derive",
     "doc": "doc", "doctor": "doctor", "explain": "explain", "export": "export", "fmt": "fmt", "kernel": "kernel",
-    "lsp": "lsp", "new": "new_and_completions", "repl": "repl", "stubs": "stubs", "test": "tests_and_benchmarks",
-    "trace": "trace", "viz": "viz",
+    "lsp": "lsp", "new": "new_and_completions", "passes": "passes", "repl": "repl", "stubs": "stubs",
+    "test": "tests_and_benchmarks", "trace": "trace", "viz": "viz",
 }  # fmt: skip
 
 
@@ -184,7 +185,13 @@ def run(
 @main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--stage", type=SuggestingChoice(STAGES), required=True, help="Stage of the compiler to print.")
+@click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to print.")
+@click.option(
+    "--after",
+    type=PassName(compiled=True),
+    metavar="PASS",
+    help="Print the graph after the last run of this pass, in place of a stage: see `difflang passes`.",
+)
 @click.option(
     "--arg",
     "argument_types",
@@ -198,12 +205,14 @@ def run(
 @click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 def emit(
-    program: str, words: tuple[str, ...], stage: str, argument_types: tuple[str, ...], wrt: str | None,
-    platform: str | None, budget: int, default_float: str | None, folders: tuple[Path, ...],
+    program: str, words: tuple[str, ...], stage: str | None, after: str | None, argument_types: tuple[str, ...],
+    wrt: str | None, platform: str | None, budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
     from difflang.tools import emit as emitting
 
+    if (stage is None) is (after is None):
+        raise click.UsageError("say what to print: either --stage STAGE or --after PASS")
     pairs = parse_pairs(argument_types, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform works only with --stage stablehlo")
@@ -212,7 +221,7 @@ def emit(
     with exit_on_error(usage=("DL1220",)):
         checked, path, entry = check_program_file(program, default_float, folders)
         text, left = emitting.emit(
-            checked, path, emitting.EmitRequest(stage, entry, pairs, wrt, platform, words, budget)
+            checked, path, emitting.EmitRequest(stage or "", entry, pairs, wrt, platform, words, budget, after)
         )
         click.echo(text, nl=False)
         print_diagnostics(left)

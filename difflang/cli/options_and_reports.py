@@ -18,6 +18,8 @@ from difflang.base.source_files import decode_source, read_source
 from difflang.base.xla_setup import enable_compile_cache
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from difflang.driver.check_and_run import CheckedProgram
     from difflang.tools.verify_fixes import Recheck
 
@@ -63,6 +65,34 @@ class SuggestingChoice(click.Choice[str]):
             if near is None:
                 raise
             self.fail(f"{error.message} Did you mean '{near}'?", param, ctx)
+
+
+class PassName(click.types.StringParamType):
+    """The name of a pass, or only of those that every compiled program goes through. Imports the compiler when used."""
+
+    name = "pass"
+
+    def __init__(self, *, compiled: bool = False) -> None:
+        self.compiled = compiled
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        names = self.names()
+        if value in names:
+            return value
+        near = nearest_word(str(value), names)
+        way = f"Did you mean '{near}'?" if near else f"The passes are {', '.join(names)}."
+        self.fail(f"there is no pass '{value}' here. {way}", param, ctx)
+
+    def names(self) -> list[str]:
+        from difflang.lower.lowering_pipeline import COMPILE, PIPELINES
+
+        pipelines = (COMPILE,) if self.compiled else PIPELINES
+        return list(dict.fromkeys(step.of.name for pipeline in pipelines for step in pipeline.steps))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # as late as click imports it
+
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
 class WholeNumber(click.IntRange):

@@ -10,7 +10,26 @@ from difflang.ir.tensor_types import History
 from difflang.lower.capacity import INITIAL_CAPACITY, UNBOUNDED, Capacity, stores_unbounded_steps, with_capacity
 from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.ops.control.print_effect import only_check_messages, without_check_messages
-from difflang.passes.pipelines import optimize_fully, prepare_for_ad
+from difflang.passes.pipelines import (
+    OPTIMIZE,
+    OPTIMIZE_FOR_READING,
+    OPTIMIZE_FULLY,
+    PREPARE,
+    PREPARE_KEEPING_LOOPS,
+    Pass,
+    Pipeline,
+    Step,
+)
+
+DIFFERENTIATE = Pass(
+    differentiate, "derivative operators become the equations of the derivatives", gives=("differentiated",)
+)
+COMPILE = Pipeline(
+    "compile",
+    "from an elaborated graph to the one that is lowered",
+    (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
+)
+PIPELINES = (COMPILE, PREPARE_KEEPING_LOOPS, OPTIMIZE, OPTIMIZE_FOR_READING)
 
 
 def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, explained: bool = False) -> Graph:
@@ -20,18 +39,23 @@ def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, expla
     `capacity`. Loops that store nothing per step take any number of steps. Dynamic loop outputs are arrays of limited
     capacity where a history is read away from its producer or is moved to the host.
     """
-    graph = only_check_messages(graph) if explained else without_check_messages(graph)
+    return fit_capacity(only_check_messages(graph) if explained else without_check_messages(graph), capacity)[1]
+
+
+def fit_capacity(graph: Graph, capacity: Capacity) -> tuple[Graph, Graph]:
+    """The graph with the limits that its compiled form needs, and that form."""
     # Try without limits first: only what the differentiated graph really stores needs a capacity.
     steps, arrays = UNBOUNDED, False
     while True:
-        done = expand_and_optimize(with_capacity(graph, replace(capacity, steps=steps), arrays=arrays))
+        start = with_capacity(graph, replace(capacity, steps=steps), arrays=arrays)
+        done = COMPILE(start)
         # Once: an array of the program itself may have that size.
         if steps == UNBOUNDED and stores_unbounded_steps(done):
             steps = capacity.steps
         elif not arrays and (reads_history_out_of_scope(done) or offloads_histories(done)):
             arrays = True
         else:
-            return done
+            return start, done
 
 
 def offloads_histories(graph: Graph) -> bool:
@@ -40,18 +64,20 @@ def offloads_histories(graph: Graph) -> bool:
     return any(isinstance(r.type, History) for e in loops for r in e.results)
 
 
-def expand_and_optimize(graph: Graph) -> Graph:
-    return optimize_fully(differentiate(prepare_for_ad(graph, unroll_loops=True)))
-
-
 def differentiate_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
     """The graph without derivative equations, simplified before differentiation so that less is differentiated."""
-    return differentiate(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
+    return DIFFERENTIATE(PREPARE_KEEPING_LOOPS(with_capacity(without_check_messages(graph), capacity)))
 
 
 def expand_keeping_rules(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
     """The same, but calls of functions with derivative rules stay: for graphs that are differentiated further."""
-    return expand_derivatives(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
+    return expand_derivatives(PREPARE_KEEPING_LOOPS(with_capacity(without_check_messages(graph), capacity)))
+
+
+def graph_after(graph: Graph, name: str) -> Graph:
+    """The graph after the last run of a pass of `COMPILE`, on its way to the graph that is lowered."""
+    start, _ = fit_capacity(without_check_messages(graph), INITIAL_CAPACITY)
+    return [after for rewrite, _, after in COMPILE.trace(start) if rewrite.name == name][-1]
 
 
 STAGES = ("ir", "derived", "optimized")

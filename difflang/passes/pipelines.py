@@ -1,11 +1,18 @@
-"""Pass pipelines: the standard order of optimization passes, before and after differentiation, and for reading."""
+"""Pass pipelines: every pass with its name and help, and the order in which they run, with the reason of each odd step.
+
+`lower/lowering_pipeline.py` has the whole of them, with derivatives between. `difflang passes` prints them,
+`difflang emit --after PASS` and `difflang viz --diff PASS` show a graph there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from difflang.ir.graph import Graph
-from difflang.ir.verify import verify_if_enabled
+from msgspec import Struct
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir import verify
+from difflang.ir.graph import Graph, graphs_postorder
 from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contract_after_loops import contract_after_loops
 from difflang.passes.cse import cse
@@ -20,100 +27,177 @@ from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
 from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
 
-Pass = Callable[[Graph], Graph]
 
-ROUND_PASSES: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
-FULL_PASSES: tuple[Pass, ...] = (
-    vectorize_maps,
-    inline,
-    simplify,
-    slice_window_sums,
-    contract,
-    drop_batch_axes,
-    drop_dead_selects,
-    dce,
-    contract_after_loops,
-    cse,
-    fuse,
-    cse,
-    hoist,
-    dce,
-)
-READABLE_PASSES: tuple[Pass, ...] = (vectorize_maps, inline, sink_constants, simplify, cse, fuse, cse, hoist, dce)
-# Each round opens work for the next: fused bodies have common subexpressions, hoisted equations are simplified.
-ROUNDS = 3
-PASS_NAMES = tuple(dict.fromkeys(p.__name__ for p in (*FULL_PASSES, *ROUND_PASSES)))
-IDEMPOTENT_PASSES: set[Pass] = {cse, dce}  # a second run in a row changes nothing
-# Passes for which a dropped dead equation is no reason to run again.
-DEAD_CODE_BLIND_PASSES: set[Pass] = {cse, simplify}
+def is_differentiated(graph: Graph) -> bool:
+    """Whether no equation of a graph and its regions is a derivative operator."""
+    return not any(e.op.expand for g in graphs_postorder(graph)[0] for e in g.eqns)
 
 
-def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
-    """One quick round, for a graph that will be differentiated and then optimized once more.
+# What a pass may need of a graph, and how that is found out.
+FACTS: Mapping[str, Callable[[Graph], bool]] = {"differentiated": is_differentiated}
 
-    With `unroll_loops`, short loops are unrolled; not for graphs that people read.
+
+class Pass(Struct, frozen=True):
+    """A rewrite of a graph into one that computes the same.
+
+    `needs` and `gives` are names in `FACTS`: what must hold of the graph before, and what holds of it afterwards.
     """
-    # Vectorized here, the lookups of a map are one gather, whose derivative is one scatter. Hoisted here, an equation
-    # is differentiated once, not once per step. Sums of products are contracted only afterwards, as masks of their
-    # cotangents apply term by term.
-    narrow = run_verified(graph, dce, inline, simplify)
-    if unroll_loops:
-        unrolled = run_verified(narrow, unroll)
-        narrow = unrolled if unrolled is narrow else run_verified(unrolled, simplify)
-    wide = run_verified(narrow, vectorize_bounded_maps)
-    if wide is not narrow:
-        wide = run_verified(wide, simplify)
-    return run_verified(wide, slice_window_sums, cse, dce, hoist_from_nonempty_loops)
+
+    run: Callable[[Graph], Graph]
+    help: str
+    needs: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    idempotent: bool = False  # a second run in a row changes nothing
+    ignores_dead: bool = False  # that dead equations are gone is no reason to run again
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    def __call__(self, graph: Graph) -> Graph:
+        """The graph afterwards. Where graphs are verified, so are `needs` and `gives`."""
+        self.require(self.needs, graph, "before")
+        after = verify.verify_if_enabled(self.run(graph), after=self.name)
+        self.require(self.gives, after, "after")
+        return after
+
+    def require(self, facts: tuple[str, ...], graph: Graph, when: str) -> None:
+        broken = [fact for fact in facts if verify.ENABLED and not FACTS[fact](graph)]
+        if broken:
+            raise InternalError(f"the graph is not {broken[0]} {when} the pass {self.name}")
 
 
-def optimize(graph: Graph) -> Graph:
-    """A graph that computes the same results, bit for bit, with less work. Cost: linear."""
-    # At most three rounds, without passes that are known to change nothing.
-    return run_passes(graph, dce, *ROUND_PASSES * ROUNDS)
+class Step(Struct, frozen=True):
+    """A pass at its place in a pipeline, and why it stands there if that is not plain."""
+
+    of: Pass
+    why: str = ""
+    if_changed: bool = False  # only if the step before changed the graph
 
 
-def optimize_fully(graph: Graph) -> Graph:
-    """The same with vectorized maps, and sums of products as contractions, those of reverse loops after the loop."""
-    # This changes the order of additions, so results may differ in their last bits.
-    return final_graph(graph, full_pipeline_steps(graph))
+class Pipeline(Struct, frozen=True):
+    """Passes in their order."""
+
+    name: str
+    help: str
+    steps: tuple[Step, ...]
+
+    def __call__(self, graph: Graph) -> Graph:
+        for _, _, changed in self.trace(graph):
+            graph = changed
+        return graph
+
+    def trace(self, graph: Graph) -> Iterator[tuple[Pass, Graph, Graph]]:
+        """Run the steps but those that are known to change nothing: each pass, the graph before and the graph after."""
+        known: dict[Pass, Graph] = {}  # for each pass, a graph that it would not change
+        changed = True
+        for step in self.steps:
+            rewrite, before = step.of, graph
+            if known.get(rewrite) is graph or (step.if_changed and not changed):
+                changed = False
+                continue
+            graph = rewrite(before)
+            changed = graph is not before
+            if not changed or rewrite.idempotent:
+                known[rewrite] = graph
+            if rewrite is DCE:
+                known |= {p: graph for p, kept in known.items() if p.ignores_dead and kept is before}
+            yield rewrite, before, graph
 
 
-def optimize_for_reading(graph: Graph) -> Graph:
-    """The same for human readers: sizes may be symbolic, and sums of products are not contracted."""
-    return final_graph(graph, full_pipeline_steps(graph, read=True))
+# ---- Every pass
 
+INLINE = Pass(inline, "calls of functions that are small, called once, or take histories become their equations")
+SIMPLIFY = Pass(simplify, "local rewrite rules, until none applies; each keeps every bit", ignores_dead=True)
+CSE = Pass(cse, "equations that compute the same values are computed once", idempotent=True, ignores_dead=True)
+DCE = Pass(dce, "equations, carries and outputs that nobody reads are dropped", idempotent=True)
+FUSE = Pass(fuse, "a loop, map or branch that reads another step by step runs within it")
+HOIST = Pass(hoist, "what is the same in every step leaves loops and maps")
+HOIST_FROM_NONEMPTY_LOOPS = Pass(
+    hoist_from_nonempty_loops, "what is the same in every step leaves loops and maps that surely take one"
+)
+UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
+VECTORIZE_MAPS = Pass(vectorize_maps, "operations on whole arrays replace those of each instance of a map")
+VECTORIZE_BOUNDED_MAPS = Pass(
+    vectorize_bounded_maps, "operations on whole arrays replace maps without a loop of unknown length"
+)
+SLICE_WINDOW_SUMS = Pass(slice_window_sums, "a sum over a short window becomes a sum of slices")
+CONTRACT = Pass(contract, "a sum of products becomes one contraction", needs=("differentiated",))
+DROP_BATCH_AXES = Pass(
+    drop_batch_axes,
+    "products of a batch that are summed, or share a factor, are one larger product",
+    needs=("differentiated",),
+)
+DROP_DEAD_SELECTS = Pass(
+    drop_dead_selects, "masks of cotangents that a later mask repeats are dropped", needs=("differentiated",)
+)
+CONTRACT_AFTER_LOOPS = Pass(
+    contract_after_loops,
+    "products that a reverse loop adds up are one contraction after the loop",
+    needs=("differentiated",),
+)
+SINK_CONSTANTS = Pass(sink_constants, "constants move into the branches and loops that read them")
 
-def run_verified(graph: Graph, *passes: Pass) -> Graph:
-    for rewrite in passes:
-        graph = verify_if_enabled(rewrite(graph), after=rewrite.__name__)
-    return graph
+# ---- The pipelines
 
+AFTER_FUSION = Step(CSE, "fused bodies have common subexpressions")
+ROUND = (Step(INLINE), Step(SIMPLIFY), Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE))
+# Each round opens work for the next: hoisted equations are simplified, what a fused body no longer reads is dropped.
+ROUNDS = 3
+DEAD_FIRST = Step(DCE, "what is dropped need not be rewritten")
+SIMPLER_LATER = Step(SIMPLIFY, "what the step before made is not simple yet", if_changed=True)
+PREPARE_STEPS = (
+    Step(VECTORIZE_BOUNDED_MAPS, "the lookups of a map are one gather, whose derivative is one scatter"),
+    SIMPLER_LATER,
+    Step(SLICE_WINDOW_SUMS),
+    Step(CSE),
+    Step(DCE),
+    Step(HOIST_FROM_NONEMPTY_LOOPS, "an equation outside a loop is differentiated once, not in each step"),
+)
 
-def run_passes(graph: Graph, *passes: Pass) -> Graph:
-    """The graph after all passes, except those that are known to change nothing."""
-    return final_graph(graph, pass_steps(graph, *passes))
-
-
-def final_graph(graph: Graph, steps: Iterator[tuple[str, Graph, Graph]]) -> Graph:
-    for _, _, changed in steps:
-        graph = changed
-    return graph
-
-
-def pass_steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]]:
-    """Run passes; yields the name of each, the graph before and the graph after it."""
-    known: dict[Pass, Graph] = {}  # for each pass, a graph that it would not change
-    for rewrite in passes:
-        if known.get(rewrite) is graph:
-            continue
-        before, graph = graph, run_verified(graph, rewrite)
-        if graph is before or rewrite in IDEMPOTENT_PASSES:
-            known[rewrite] = graph
-        if rewrite is dce:
-            known |= {other: graph for other in DEAD_CODE_BLIND_PASSES if known.get(other) is before}
-        yield rewrite.__name__, before, graph
-
-
-def full_pipeline_steps(graph: Graph, *, read: bool = False) -> Iterator[tuple[str, Graph, Graph]]:
-    """The steps of `optimize_fully`, or with `read` those of `optimize_for_reading`."""
-    return pass_steps(graph, dce, *(READABLE_PASSES * ROUNDS if read else (*FULL_PASSES, *ROUND_PASSES * (ROUNDS - 1))))
+PREPARE_KEEPING_LOOPS = Pipeline(
+    "prepare keeping loops",
+    "before derivatives of graphs that people read or that a memory plan cuts",
+    (DEAD_FIRST, Step(INLINE), Step(SIMPLIFY), *PREPARE_STEPS),
+)
+PREPARE = Pipeline(
+    "prepare",
+    "before derivatives, so that little is differentiated",
+    (
+        *(DEAD_FIRST, Step(INLINE), Step(SIMPLIFY)),
+        Step(UNROLL, "steps are differentiated with the code around them"),
+        SIMPLER_LATER,
+        *PREPARE_STEPS,
+    ),
+)
+OPTIMIZE = Pipeline(
+    "optimize", "the same results, bit for bit, with less work: for formulas of cost", (DEAD_FIRST, *ROUND * ROUNDS)
+)
+OPTIMIZE_FULLY = Pipeline(
+    "optimize fully",
+    "after derivatives, before lowering; sums may be added in another order",
+    (
+        *(DEAD_FIRST, Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY), Step(SLICE_WINDOW_SUMS)),
+        Step(CONTRACT, "not before derivatives: masks of cotangents apply term by term"),
+        Step(DROP_BATCH_AXES),
+        Step(DROP_DEAD_SELECTS),
+        Step(DCE, "a product that is contracted is read no more"),
+        Step(CONTRACT_AFTER_LOOPS),
+        *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
+        *ROUND * (ROUNDS - 1),
+    ),
+)
+OPTIMIZE_FOR_READING = Pipeline(
+    "optimize for reading",
+    "for people; sizes may have names, and sums of products stay sums",
+    (
+        DEAD_FIRST,
+        *(
+            Step(VECTORIZE_MAPS),
+            Step(INLINE),
+            Step(SINK_CONSTANTS, "rules and readers see them there"),
+            *(Step(SIMPLIFY), Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
+        )
+        * ROUNDS,
+    ),
+)

@@ -23,7 +23,7 @@ from difflang.ops.loop.binomial_schedule import min_forward_steps, reach_row, re
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.min_cut_residuals import find_min_cut, is_cheap_to_recompute
 from difflang.ops.loop.residual_selection import total_bytes
-from difflang.passes.pipelines import prepare_for_ad
+from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
 from difflang.passes.unroll import DEFAULT_KEEP
 from difflang.plan.checkpoint_segments import (
     CheckpointSegment,
@@ -110,9 +110,9 @@ def inline_reverse_bodies(graph: Graph) -> Graph:
     plain = without_check_messages(graph)
     if plain.effectful or with_capacity(plain, INITIAL_CAPACITY) is not plain:
         return graph
-    tidy = prepare_for_ad(plain)
+    tidy = PREPARE_KEEPING_LOOPS(plain)
     bodies = {body: inline_calls(body, MAX_INLINED) for body in reverse_bodies(tidy)}
-    return prepare_for_ad(replace_regions(tidy, bodies)) if any(a is not b for a, b in bodies.items()) else tidy
+    return PREPARE_KEEPING_LOOPS(replace_regions(tidy, bodies)) if any(a is not b for a, b in bodies.items()) else tidy
 
 
 def reverse_bodies(graph: Graph) -> list[Graph]:

@@ -25,7 +25,7 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.control.print_effect import without_check_messages
-from difflang.passes.pipelines import optimize, prepare_for_ad
+from difflang.passes.pipelines import OPTIMIZE, PREPARE_KEEPING_LOOPS
 from difflang.passes.substitute_dims import substitute_graph_dims
 from difflang.syntax import tree
 from difflang.tools.derive.derive import DerivativeRequest, DeriveOptions
@@ -86,14 +86,14 @@ def cost_formulas(checked: CheckedProgram, decl: tree.Fn, pause: Callable[[], No
         return (
             None
             if equation_count(gradient) > MAX_EQUATIONS
-            else (count_operations(optimize(plain)), count_operations(optimize(gradient)))
+            else (count_operations(OPTIMIZE(plain)), count_operations(OPTIMIZE(gradient)))
         )
     except (DifflangError, DeferCheck, TypeMismatch, UnknownSize):
         return None
 
 
 def symbolic_graph(graph: Graph) -> Graph:
-    return prepare_for_ad(substitute_graph_dims(without_check_messages(graph), symbolic_dims.dim_name))
+    return PREPARE_KEEPING_LOOPS(substitute_graph_dims(without_check_messages(graph), symbolic_dims.dim_name))
 
 
 def equation_count(graph: Graph) -> int:

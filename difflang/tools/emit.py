@@ -21,7 +21,7 @@ from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
 from difflang.ir.text_printer import graph_to_text
-from difflang.lower.lowering_pipeline import finalize_graph, graph_at_stage
+from difflang.lower.lowering_pipeline import finalize_graph, graph_after, graph_at_stage
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
 from difflang.types.language_types import ClosureType, show_type
@@ -30,7 +30,7 @@ from difflang.types.type_errors import make_error
 
 
 class EmitRequest(Struct, frozen=True):
-    """What to emit: the stage, one function or all, argument types, the gradient's parameters, the platform."""
+    """What to emit: the stage or pass, one function or all, argument types, the gradient's parameters, the platform."""
 
     stage: str
     entry: str | None = None
@@ -39,6 +39,7 @@ class EmitRequest(Struct, frozen=True):
     platform: str | None = None
     program_args: tuple[str, ...] = ()  # arguments of the program
     budget: int = 0  # the memory limit in bytes at stage `planned`
+    after: str | None = None  # the pass after which to emit the graph, instead of a stage
 
 
 def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
@@ -140,6 +141,8 @@ def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
 
 
 def stage_text(graph: Graph, request: EmitRequest) -> str:
+    if request.after is not None:
+        return graph_to_text(graph_after(graph, request.after))
     match request.stage:
         case "json":
             return graph_to_json(graph) + "\n"

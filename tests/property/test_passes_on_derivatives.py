@@ -17,7 +17,7 @@ from difflang.ir.tensor_types import History, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
 from difflang.passes.fuse_loops import fuse
-from difflang.passes.pipelines import ROUND_PASSES, optimize
+from difflang.passes.pipelines import OPTIMIZE, ROUND
 from support.graphs import bits
 
 PROGRAMS = list(programs())
@@ -48,10 +48,10 @@ def test_an_optimized_derivative_is_the_same(program: Program, order: str) -> No
     graph = composed(order, program.graph)
     xs = numbers(program, graph)
     want = bits(evaluate(graph, *xs))
-    for rewrite in ROUND_PASSES:
-        graph = verify(rewrite(graph), after=rewrite.__name__)
+    for step in ROUND:
+        graph = verify(step.of(graph), after=step.of.name)
     assert bits(evaluate(graph, *xs)) == want
-    assert bits(evaluate(verify(optimize(graph), after="optimize"), *xs)) == want
+    assert bits(evaluate(verify(OPTIMIZE(graph), after="optimize"), *xs)) == want
 
 
 def pushed_in_two(graph: Graph) -> Graph:
@@ -73,4 +73,4 @@ def test_forward_mode_keeps_no_history(program: Program) -> None:
     xs = numbers(program, split)
     joined = verify(dce(fuse(split)), after="fuse")
     assert bits(evaluate(joined, *xs)) == bits(evaluate(split, *xs))
-    assert not histories(optimize(split))
+    assert not histories(OPTIMIZE(split))

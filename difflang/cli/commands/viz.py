@@ -11,6 +11,7 @@ from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
     FLOATS,
+    PassName,
     SuggestingChoice,
     check_program_file,
     exit_on_error,
@@ -25,20 +26,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
-PASSES = (
-    "vectorize_maps",
-    "inline",
-    "simplify",
-    "slice_window_sums",
-    "contract",
-    "drop_batch_axes",
-    "drop_dead_selects",
-    "dce",
-    "contract_after_loops",
-    "cse",
-    "fuse",
-    "hoist",
-)
 program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 
@@ -57,9 +44,9 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @click.option(
     "--diff",
     "change",
-    type=SuggestingChoice(PASSES),
+    type=PassName(),
     metavar="PASS",
-    help=f"Show what this pass changes: {', '.join(PASSES)}.",
+    help="Show what this pass changes, the first time that it changes something: see `difflang passes`.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."

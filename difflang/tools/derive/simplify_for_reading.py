@@ -22,7 +22,7 @@ from difflang.passes.dynamic_loop_outputs import arrays_to_histories
 from difflang.passes.inline import is_inlinable_call, splice
 from difflang.passes.merge_equal_loops import merge_equal_loops, merge_history_sources
 from difflang.passes.name_hints import apply_name_hints
-from difflang.passes.pipelines import optimize_for_reading, prepare_for_ad
+from difflang.passes.pipelines import OPTIMIZE_FOR_READING, PREPARE_KEEPING_LOOPS
 from difflang.passes.substitute_dims import substitute_graph_dims
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
@@ -51,10 +51,10 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
 
 def simplify_graph(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
     """The graph without derivative equations, simplified for reading."""
-    found = optimize_for_reading(expand_with_names(graph, names, recompute=recompute))
+    found = OPTIMIZE_FOR_READING(expand_with_names(graph, names, recompute=recompute))
     # Merging loops exposes further simplifications; without a merge there are none.
     merged = merge_equal_loops(found)
-    return merge_history_sources(found if merged is found else optimize_for_reading(merged))
+    return merge_history_sources(found if merged is found else OPTIMIZE_FOR_READING(merged))
 
 
 def expand_with_names(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
@@ -62,7 +62,7 @@ def expand_with_names(graph: Graph, names: Mapping[Span, str], *, recompute: boo
 
     With `recompute`, steps that contain a loop of unknown length are rematerialized in the reverse sweep.
     """
-    found = prepare_for_ad(apply_name_hints(with_symbolic_sizes(graph), names))
+    found = PREPARE_KEEPING_LOOPS(apply_name_hints(with_symbolic_sizes(graph), names))
     return inline_regions(differentiate(checkpoint_dynamic_loops(found) if recompute else found))
 
 

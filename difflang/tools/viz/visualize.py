@@ -21,7 +21,7 @@ from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.lower.lowering_pipeline import STAGES, differentiate_graph, finalize_graph
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.name_hints import apply_name_hints
-from difflang.passes.pipelines import PASS_NAMES, full_pipeline_steps, optimize_for_reading
+from difflang.passes.pipelines import OPTIMIZE_FOR_READING, OPTIMIZE_FULLY
 from difflang.syntax import tree
 from difflang.tools.derive.derive import OPEN_SIZE_CODES
 from difflang.tools.derive.simplify_for_reading import expand_with_names, let_names, with_symbolic_sizes
@@ -133,7 +133,7 @@ class VizPipeline(Struct, frozen=True):
             case "derived":
                 return self.derived(graph)
             case _:
-                return optimize_for_reading(self.derived(graph)) if self.named else finalize_graph(graph)
+                return OPTIMIZE_FOR_READING(self.derived(graph)) if self.named else finalize_graph(graph)
 
 
 def gradient_diagrams(pipeline: VizPipeline, options: VizOptions) -> list[Diagram]:
@@ -154,13 +154,13 @@ def pass_diagrams(pipeline: VizPipeline, options: VizOptions, notes: list[str]) 
     most, name = None if options.all else MAX_EQUATIONS, options.change
     start = pipeline.start(options.wrt)
     changing: list[str] = []
-    for each, before, after in full_pipeline_steps(start, read=pipeline.named):
+    for each, before, after in (OPTIMIZE_FOR_READING if pipeline.named else OPTIMIZE_FULLY).trace(start):
         # The first step of the pass that changes something; passes run several times.
         gone, made = highlight_diff(before, after, "gone"), highlight_diff(after, before, "new")
         if after is before or not (gone or made):
             continue
-        changing.append(each)
-        if each == name:
+        changing.append(each.name)
+        if each.name == name:
             return [
                 build_diagram(before, f"before {name}", gone, max_equations=most, legend=GONE),
                 build_diagram(after, f"after {name}", made, max_equations=most, legend=MADE),
@@ -182,4 +182,4 @@ def highlight_equations(graph: Graph, without: Iterable[Eqn], mark: str) -> dict
     return {e: mark for g in graphs_postorder(graph)[0] for e in g.eqns if e not in left}
 
 
-__all__ = ["PASS_NAMES", "STAGES", "USAGE", "VizOptions", "VizResult", "visualize"]
+__all__ = ["STAGES", "USAGE", "VizOptions", "VizResult", "visualize"]

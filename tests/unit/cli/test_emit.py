@@ -147,3 +147,19 @@ def test_these_stages_need_no_jax(file: Path, stage: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_graph_after_a_pass(file: Path) -> None:
+    result = emit("--after", "inline", "--wrt", "x", "--arg", "x=f32", f"{file}:square")
+    assert result.exit_code == 0 and "mul" in result.stdout and "vjp" not in result.stdout
+    early = emit("--after", "unroll", "--wrt", "x", "--arg", "x=f32", f"{file}:square")
+    assert "vjp" in early.stdout or "grad" in early.stdout
+    graph_from_text(result.stdout, "after")
+
+
+def test_wrong_uses_of_after(file: Path) -> None:
+    unknown = emit("--after", "inlin", file)
+    assert unknown.exit_code == 2 and "Did you mean 'inline'?" in unknown.stderr
+    for words in ([], ["--stage", "ir", "--after", "cse"]):
+        found = emit(*words, file)
+        assert found.exit_code == 2 and "either --stage STAGE or --after PASS" in found.stderr

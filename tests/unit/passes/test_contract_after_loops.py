@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.passes import pipelines
-from difflang.passes.contract_after_loops import contract_after_loops
+from difflang.lower.lowering_pipeline import COMPILE
+from difflang.passes.pipelines import CONTRACT_AFTER_LOOPS, Pipeline
 
 HEADER = "float f64\n"
 NETWORK = """
@@ -108,9 +108,9 @@ def test_derivatives_are_those_of_sums_step_by_step(name: str, operator: str, mo
     text = f"{HEADER}{PROGRAMS[name]}fn g{takes} = {operator}(w, x0, seen)\n"
     later: Any = difflang.loads(text, name="later").g
     found, interpreted = later(*ARGUMENTS), later.interpret(*ARGUMENTS)
-    others = tuple([p for p in pipelines.FULL_PASSES if p is not contract_after_loops])
-    assert len(others) < len(pipelines.FULL_PASSES), "the pass was not taken out"
-    monkeypatch.setattr(pipelines, "FULL_PASSES", others)
+    others = tuple([step for step in COMPILE.steps if step.of is not CONTRACT_AFTER_LOOPS])
+    assert len(others) < len(COMPILE.steps), "the pass was not taken out"
+    monkeypatch.setattr("difflang.lower.lowering_pipeline.COMPILE", Pipeline("compile", "without one", others))
     want = difflang.loads(text, name="at_once").g.interpret(*ARGUMENTS)
     for value in (found, interpreted):
         np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)

@@ -12,7 +12,7 @@ from difflang.driver.check_and_run import check_program
 from difflang.ir.graph import Attrs, Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.verify import verify_if_enabled
-from difflang.passes.pipelines import prepare_for_ad
+from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
 from difflang.plan.checkpoint_segments import (
     CheckpointSegment,
     boundary_bytes,
@@ -40,8 +40,8 @@ fn f(w: f64[4, n, n], x: f64[n]) -> f64 {
 def graph(loop: str = "let b = a") -> Graph:
     checked = check_program(Source("layers", LAYERS.replace("LOOP", loop)), None, Path(), ())
     assert not checked.diagnostics
-    whole = prepare_for_ad(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
-    return prepare_for_ad(inline_calls(whole, 1000))
+    whole = PREPARE_KEEPING_LOOPS(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
+    return PREPARE_KEEPING_LOOPS(inline_calls(whole, 1000))
 
 
 def test_layers_are_found_and_what_is_called_is_written_out() -> None:
@@ -59,7 +59,7 @@ def test_a_function_that_would_grow_too_large_is_left_as_it_is() -> None:
     whole = graph()
     assert inline_calls(whole, 10) is whole
     checked = check_program(Source("layers", LAYERS.replace("LOOP", "let b = a")), None, Path(), ())
-    calls = prepare_for_ad(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
+    calls = PREPARE_KEEPING_LOOPS(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
     assert any(e.op.name == "call" for e in calls.eqns)
     assert inline_calls(calls, 30) is calls
 

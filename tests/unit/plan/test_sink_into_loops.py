@@ -13,7 +13,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
 from difflang.ops.loop.loop_op import loop
-from difflang.passes.pipelines import prepare_for_ad
+from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
 from difflang.plan.sink_into_loops import sink_into_loops
 
 PARAMETERS = "xs: f64[6, 4, 3], w: f64[3, 50], b: f64[50], v: f64[50, 4]"
@@ -37,7 +37,7 @@ def body(what: str, after: str = "sum(s^2)") -> Graph:
     source = f"float f64\nfn f({PARAMETERS}) -> f64 {{\n let r = {what}\n var s = zeros_like(r[0])\n"
     source += f" for t in 0..6 {{ s = tanh(s + r[t]) }}\n {after}\n}}\n"
     f: Any = difflang.loads(source, name="sink").f
-    return prepare_for_ad(f._elaborate(GIVEN, {}).graph)
+    return PREPARE_KEEPING_LOOPS(f._elaborate(GIVEN, {}).graph)
 
 
 def loop_of(graph: Graph) -> Eqn:
