@@ -206,10 +206,10 @@ def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[A
 
 def host_callbacks(graph: Graph) -> list[ExternFunction]:
     """The Python functions that the program calls back."""
-    return [function for function in called_functions(graph) if function.host]
+    return [function for function in python_functions(graph) if function.host]
 
 
-def called_functions(graph: Graph) -> list[ExternFunction]:
+def python_functions(graph: Graph) -> list[ExternFunction]:
     """The functions of Python that the program calls, those of JAX included."""
     return [eqn.attrs["function"] for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is extern]
 
@@ -295,7 +295,7 @@ def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeD
 def options_of(graph: Graph, device: Device | None = None) -> dict[str, Any]:
     """XLA's options for every program on that device or the default one."""
     # What JAX writes may need XLA's algebra: on the CPU there is no code for a padding that removes elements.
-    of_jax = any(not function.host for function in called_functions(graph))
+    of_jax = any(not function.host for function in python_functions(graph))
     return {**EXACT_OPTIONS} if device_platform(device) == "cpu" and not of_jax else {}
 
 
