@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.ir.op import DerivativeOperator
 from difflang.ops.loop.reversible_loop import is_call
 from difflang.passes.dce import dce
 
@@ -85,21 +86,21 @@ class DerivativeExpansion:
         """A region without derivative equations."""
         # An inner derivative leaves dead code, which an outer derivative would differentiate.
         plain = self.graph(region)
-        return dce(plain) if eqn.op.expand and plain is not region else plain
+        return dce(plain) if eqn.op.is_derivative and plain is not region else plain
 
     def expanded(self, graph: Graph) -> Graph:
         eqns = [e.with_regions([self.expand_region(e, r) for r in e.regions]) if e.regions else e for e in graph.eqns]
-        if not any(e.op.expand for e in eqns):
+        if not any(e.op.is_derivative for e in eqns):
             return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
         builder = Builder()
         env = {p: builder.param(p.type, p.hint) for p in graph.params}
         for eqn in eqns:
             operands = tuple([env[v] for v in eqn.operands])
-            if eqn.op.expand is None:
+            if not isinstance(derivative := eqn.op.derivative, DerivativeOperator):
                 results = builder.copy(eqn, operands)
             else:
                 builder.span = eqn.span
-                results = eqn.op.expand(self.ad, builder, eqn, operands)
+                results = derivative.expand(self.ad, builder, eqn, operands)
             env.update(zip(eqn.results, results, strict=True))
         results = [env[r] for r in graph.results]
         return builder.finish(results, name=graph.name)

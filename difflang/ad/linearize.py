@@ -102,16 +102,15 @@ def pushforward_eqn(
     ad: Ad, eqn: Eqn, primal: Builder, xs: Values, dxs: Tangents
 ) -> tuple[Sequence[Value], Sequence[MaybeValue]]:
     """One equation with at least one tangent: its results and their tangents."""
-    op = eqn.op
-    if op.expand is not None:
-        raise InternalError(f"{op} must be expanded before it is differentiated")
-    region_rule = op.jvp_region if primal is dxs.builder and op.jvp_region is not None else op.linearize
-    if region_rule is not None:
-        return region_rule(ad, eqn, xs, dxs)
+    if eqn.op.is_derivative:
+        raise InternalError(f"{eqn.op} must be expanded before it is differentiated")
+    if (rules := eqn.op.equation_rules) is not None:
+        rule = rules.jvp if primal is dxs.builder and rules.jvp is not None else rules.linearize
+        return rule(ad, eqn, xs, dxs)
     ys = primal.copy(eqn, xs)
     if all(y.type.tangent is None for y in ys):
         return ys, [None] * len(ys)
-    if op.jvp is not None:
+    if eqn.op.operand_rules.jvp is not None:
         return ys, jvp_terms(eqn, ys, xs, dxs.values)
     return ys, linear_terms(eqn, xs, dxs)
 
@@ -146,7 +145,7 @@ def scaled(tangent: Value, factors: Sequence[Value]) -> Value:
 
 def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeValue]:
     """The sum of the terms that the op's rules give, one for each operand that has a tangent."""
-    rules = eqn.op.jvp or ()
+    rules = eqn.op.operand_rules.jvp or ()
     y = ys[0] if len(ys) == 1 else ys
     total: list[MaybeValue] = [None] * len(ys)
     for i, dx in enumerate(dxs):
@@ -160,17 +159,17 @@ def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeV
 def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
     """A linear op is its own tangent: term by term if it is multilinear, else with zeros for absent operands."""
     op, builder = eqn.op, dxs.builder
-    rules = op.transpose or ()
+    rules, in_each = op.operand_rules.transpose or (), op.operand_rules.linear_in_each
     types = tuple([r.type.tangent or r.type for r in eqn.results])  # a linear op takes tangents like values
     total: list[MaybeValue] = [None] * len(eqn.results)
     for i, dx in enumerate(dxs.values):
         if dx is None:
             continue
         operand_rule(eqn, rules, i)
-        if op.linear_in_each:
+        if in_each:
             operands = tuple(map(builder.capture, (*xs[:i], dx, *xs[i + 1 :])))
             total = add_terms(total, builder.append(op, operands, types, **eqn.attrs))
-    if op.linear_in_each:
+    if in_each:
         return total
     # Jointly linear, as concat is: one equation on all tangents, so an absent tangent must be written as zeros.
     whole = [

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import Factors, Root
 from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
 from difflang.passes.cse import cse
 
@@ -30,8 +31,8 @@ class RootPower(Struct, frozen=True):
 
     @property
     def degree(self) -> int:
-        assert self.root.op.root is not None
-        return self.root.op.root.degree
+        assert isinstance(self.root.op.powers, Root)
+        return self.root.op.powers.degree
 
     def radicand(self) -> Graph:
         """What is under the root, as a function of its operands."""
@@ -51,8 +52,8 @@ class RootPower(Struct, frozen=True):
         return build_region(types, product)
 
     def radicand_of(self, *xs: Value) -> Value:
-        root = self.root.op.root
-        assert root is not None
+        root = self.root.op.powers
+        assert isinstance(root, Root)
         found = root.radicand(*xs, **self.root.attrs)
         if root.domain is None or self.power > root.degree:
             return found  # a higher power has the radicand itself as a factor of its slope
@@ -72,12 +73,12 @@ class FactorSearch:
         self.powers: dict[Value, RootPower] = {}
 
     def add(self, eqn: Eqn) -> None:
-        if eqn.op.root is not None:
+        if isinstance(eqn.op.powers, Root):
             self.roots[eqn.results[0]] = eqn
-        if eqn.op.factors is None:
+        if not isinstance(eqn.op.powers, Factors):
             return
         counts: dict[Value, int] = {}
-        for operand, n in eqn.op.factors(eqn):
+        for operand, n in eqn.op.powers.of(eqn):
             for factor, k in self.products.get(operand, {operand: 1}).items():
                 counts[factor] = counts.get(factor, 0) + n * k
         if not counts or len(counts) > MAX_FACTORS or max(counts.values()) > MAX_POWER:
@@ -93,7 +94,7 @@ class FactorSearch:
             sharing = [f for f in counts if self.root_of(f) is root]
             power = sum([counts[f] * self.powers[f].power if f in self.powers else counts[f] for f in sharing])
             # A single factor that is a power of a root has the right derivative itself.
-            enough = root.op.root is not None and root.op.root.degree <= power <= MAX_POWER
+            enough = isinstance(root.op.powers, Root) and root.op.powers.degree <= power <= MAX_POWER
             if enough and sum([counts[f] for f in sharing]) > 1:
                 return RootPower(root, power, self.others(counts, sharing))
         return None
@@ -115,7 +116,7 @@ def powers_of_roots(graph: Graph) -> tuple[Graph, Mapping[Value, RootPower]]:
 
     Cost: linear in the number of equations.
     """
-    if not any([e.op.root is not None for e in graph.eqns]):
+    if not any([isinstance(e.op.powers, Root) for e in graph.eqns]):
         return graph, {}
     # Each `norm(x)` of `norm(x) * norm(x)` is a value of its own until then.
     graph, search = cse(graph), FactorSearch()

@@ -17,7 +17,7 @@ from difflang.ad.series_composition import SeriesPowers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op
+from difflang.ir.op import OPS, FactoredForm, MaybeValue, Op
 from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import Mask, Tangents, add_tangents, or_zeros
@@ -110,10 +110,10 @@ class TaylorCache:
 
     def product_form(self, eqn: Eqn) -> Graph:
         """A use of an op as an equal product."""
-        assert eqn.op.factored is not None
+        assert isinstance(eqn.op.powers, FactoredForm)
         builder = Builder(span=eqn.span)
         xs = [builder.param(v.type) for v in eqn.operands]
-        return builder.finish([eqn.op.factored(*xs, **eqn.attrs)])
+        return builder.finish([eqn.op.powers.product(*xs, **eqn.attrs)])
 
 
 class NoSeriesError(DifflangError):
@@ -121,10 +121,11 @@ class NoSeriesError(DifflangError):
 
 
 def unsupported_series_error(eqn: Eqn) -> NoSeriesError:
-    name = eqn.op.custom_rule_name(eqn) if eqn.op.custom_rule_name is not None else eqn.op
+    declared = eqn.op.declared_name(eqn)
+    name = declared or eqn.op
     way = ("nest `jvp` or `f'`, which differentiate it to any order",)
     # Without regions it is an extern function of Python, which may have no derivative of higher order.
-    if eqn.op.custom_rule_name is not None and not eqn.regions:
+    if declared is not None and not eqn.regions:
         way = (f"write `{name}` in the language, or its rule and nest `f'`",)
     return NoSeriesError(Diagnostic("DL0412", f"`jet` has no series rule for `{name}`", (Label(eqn.span),), way))
 
@@ -182,30 +183,31 @@ class TaylorPropagation:
 
     def new_equation(self, eqn: Eqn, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         op = eqn.op
-        if op.expand is not None:
+        if op.is_derivative:
             raise InternalError(f"{op} must be expanded before it is differentiated")
         varying = not op.inactive and not all([x.constant for x in xs])
         if varying and op.region_dataflow is not None:
             return self.regions(eqn, op.region_dataflow(eqn), xs)
         # The rule of a declared derivative calls the function itself, without end.
-        if varying and op.custom_rule_name is not None:
+        if varying and op.declared_name(eqn) is not None:
             raise unsupported_series_error(eqn)
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(TaylorSeries, heads))
         # A directional op has a derivative with one operand more, and so on without end.
-        if op.directional and not xs[0].constant:
+        rules = op.operand_rules
+        if rules.directional and not xs[0].constant:
             raise unsupported_series_error(eqn)
-        if op.linear_in_each:
+        if rules.linear_in_each:
             return [TaylorSeries(heads[0], lambda n: self.convolved(eqn, xs, n))]
-        linear = [find_operand_rule(op.transpose or (), i) is not None for i in range(len(xs))]
-        if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
+        linear = [find_operand_rule(rules.transpose or (), i) is not None for i in range(len(xs))]
+        if rules.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
             straight = all([x.constant or x.line for x in xs])
             return self.joint_series(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
         if op.elementwise and sum(linear) == 1 and xs[linear.index(True)] is not self.one(heads[0].type):
             return self.times(eqn, heads[0], xs, linear.index(True))
         varies = [i for i, x in enumerate(xs) if not x.constant]
-        if op.factored is not None and len(varies) > 1:
+        if isinstance(op.powers, FactoredForm) and len(varies) > 1:
             return self.as_product(eqn, heads[0], xs)
         if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.rule_diverges(eqn, xs):
             return self.composed(eqn, heads[0], xs, varies[0])
@@ -285,7 +287,7 @@ class TaylorPropagation:
         if all(t is None for t in terms):
             return [None] * len(heads)
         operands = tuple([x.head for x in xs])
-        if eqn.op.jvp is not None:
+        if eqn.op.operand_rules.jvp is not None:
             return jvp_terms(eqn, heads, operands, terms)
         return linear_terms(eqn, operands, Tangents(self.builder, terms))
 

@@ -127,11 +127,11 @@ def pullback_eqn(
     """The cotangents of one linear equation's operands. Their masks are recorded in `found`."""
     op = eqn.op
     is_linear = tuple([v in linear for v in eqn.operands])
-    if op.transpose_region is not None:
+    if op.equation_rules is not None and op.equation_rules.transpose is not None:
         known = [env.get(v) for v in eqn.operands]
-        return op.transpose_region(ad, eqn, TransposeRequest(builder, cts, is_linear, known, found.masks))
-    rules = op.transpose
-    if rules is None or (op.linear_in_each and sum(is_linear) != 1):
+        return op.equation_rules.transpose(ad, eqn, TransposeRequest(builder, cts, is_linear, known, found.masks))
+    rules = op.operand_rules.transpose
+    if rules is None or (op.operand_rules.linear_in_each and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
     operands = [unknown_operand(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
@@ -143,7 +143,7 @@ def pullback_eqn(
             raise InternalError(f"{op} is not linear in operand {i}")
         new = rule(ct, *operands, **eqn.attrs) if here and rule is not None else None
         if rule is not None and new is not None and new is not ct:
-            if op.selects:
+            if "select" in op.traits:
                 found.set_mask(new, before, found.select_mask(env[eqn.operands[0]], i))
             elif before is not None:
                 new = found.set_mask(*propagate_mask(eqn, rule, i, operands, new, before))
@@ -193,7 +193,7 @@ CotangentMask = Any  # a value, or a tuple with one for each result of an op
 def incoming_mask(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping[Value, Value]) -> CotangentMask | None:
     """The mask of the cotangent of an equation's result; of several results, one for each if there is any."""
     found = choices_of(cts, choices)
-    if len(cts) == 1 or eqn.op.mask_transpose is None or not any(presence_mask(found)):
+    if len(cts) == 1 or eqn.op.operand_rules.mask_transpose is None or not any(presence_mask(found)):
         return found[0] if len(cts) == 1 else None
     return tuple([
         builder.const(ct is not None, choice_type(r.type)) if choice is None else choice
@@ -211,11 +211,11 @@ def propagate_mask(
     scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
     if op.elementwise:
         return apply_mask(choice, ct) if scaled else ct, choice
-    if op.mask_transpose is not None:
-        return ct, op.mask_transpose(choice, place, *operands, **eqn.attrs)
-    if op.disjoint_transpose:
+    if (mask_rule := op.operand_rules.mask_transpose) is not None:
+        return ct, mask_rule(choice, place, *operands, **eqn.attrs)
+    if "disjoint transpose" in op.traits:
         return ct, rule(choice, *operands, **eqn.attrs)
-    if op.carries:
+    if "data movement" in op.traits:
         # The transpose adds ones and subtracts nothing: a sum is zero only where no element with a true mask enters.
         ones = rule(mask_as_numbers(choice, tensor_type(ct)), *operands, **eqn.attrs)
         return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))

@@ -1,7 +1,7 @@
 """Holomorphy analysis: whether a complex derivative exists, as no step on a path from the params takes a conjugate.
 
 Linearization gives the derivative over the reals, which every op has. It is multiplication by a complex number if that
-holds for each step; the few ops that are linear only over the reals declare it (`Op.non_holomorphic`).
+holds for each step; the few ops that are linear only over the reals declare it (the trait "not holomorphic").
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class HolomorphyAnalysis:
         path = join_paths(paths)
         if path is False or eqn.op.inactive:
             return [False] * len(eqn.results)
-        if eqn.regions and not eqn.op.non_holomorphic:
+        if eqn.regions and "not holomorphic" not in eqn.op.traits:
             found = self.through_regions(eqn, paths)
         else:
-            found = [DependencyStep(eqn) if eqn.op.non_holomorphic and path is True else path] * len(eqn.results)
+            found = [DependencyStep(eqn) if "not holomorphic" in eqn.op.traits and path is True else path] * len(
+                eqn.results
+            )
         return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
 
     def region_results(self, eqn: Eqn, region: Graph, paths: Sequence[HolomorphicPath]) -> list[HolomorphicPath]:

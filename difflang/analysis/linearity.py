@@ -80,8 +80,9 @@ class LinearityProof:
             except NotLinear as fault:
                 fault.outer = eqn
                 raise
-        if eqn.op.linear_in is not None:
-            return [linear_op_status(eqn, given, eqn.op.linear_in(eqn))] * len(eqn.results)
+        rules = eqn.op.equation_rules
+        if rules is not None and rules.linear_in is not None:
+            return [linear_op_status(eqn, given, rules.linear_in(eqn))] * len(eqn.results)
         if eqn.regions:
             return [region_status(eqn, given)] * len(eqn.results)
         return [op_status(eqn, given)] * len(eqn.results)
@@ -145,7 +146,7 @@ def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
     """The status of an equation with regions of unknown dataflow: a derivative, in checked graphs, or a rule."""
     if LinearityStatus.LINEAR not in given:
         return LinearityStatus.OPEN if LinearityStatus.OPEN in given else LinearityStatus.FIXED
-    if eqn.op.expand is not None:
+    if eqn.op.is_derivative:
         return LinearityStatus.OPEN
     raise NotLinear(LinearityFault.FUNCTION, eqn, given.index(LinearityStatus.LINEAR))
 
@@ -153,7 +154,7 @@ def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
 def op_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
     if not eqn.operands:
         return LinearityStatus.ZERO if is_zero_eqn(eqn) else LinearityStatus.FIXED
-    rules = eqn.op.transpose
+    rules = eqn.op.operand_rules.transpose
     if rules is None:
         if LinearityStatus.LINEAR in given:
             kind = (
@@ -173,7 +174,7 @@ def linear_op_status(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Linea
             raise NotLinear(LinearityFault.FUNCTION, eqn, i)
     inside = [s for s, here in zip(given, linear, strict=True) if here]
     # A product is zero if one factor is, and linear if exactly one factor is; a sum needs all terms linear.
-    if eqn.op.linear_in_each:
+    if eqn.op.operand_rules.linear_in_each:
         return product_status(eqn, inside, given)
     if all(s is LinearityStatus.ZERO for s in inside):
         return LinearityStatus.ZERO

@@ -155,7 +155,7 @@ class PartialLossAnalysis(DataflowAnalysis[PartialDependence]):
     def after(self, eqn: Eqn, facts: Sequence[PartialDependence]) -> Sequence[PartialDependence]:
         op = eqn.op
         # An index only chooses among the elements of the first operand.
-        if op.gathers or op.scatters:
+        if "gather" in op.traits or "scatter" in op.traits:
             facts = [fact if i == 0 or v.type.tangent is not None else index_fact(eqn, fact)
                      for i, (v, fact) in enumerate(zip(eqn.operands, facts, strict=True))]  # fmt: skip
         given = self.join(facts)

@@ -161,7 +161,7 @@ def has_single_check(body: Graph) -> bool:
     """Whether a map body contains a single check, so that its failure is a select of two constants."""
     made = {r: e for e in body.eqns for r in e.results}
     choice = made.get(body.results[-len(FAILURE_TYPES)])
-    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.selects else []
+    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and "select" in choice.op.traits else []
     return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
 
 

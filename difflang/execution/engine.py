@@ -104,7 +104,7 @@ def is_small_graph(graph: Graph) -> bool:
     tensors = [t for t in types if isinstance(t, Tensor)]
     if len(tensors) < len(types):
         return False
-    arranged = all(e.op.bit_exact for e in graph.eqns)
+    arranged = all("bit exact" in e.op.traits for e in graph.eqns)
     return all(
         not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= MAX_SMALL_ELEMENTS)
         for t in tensors

@@ -73,7 +73,7 @@ class ReplayRun(Struct):
 
     def evaluate_equation(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
         """The results by the op's reference, in f64 if that has no wide numbers. A derivative is expanded first."""
-        if eqn.op.expand is not None:
+        if eqn.op.is_derivative:
             return self.run_graph(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
         try:
             found = evaluate_eqn(eqn, operands, self.run_graph)

@@ -95,7 +95,7 @@ class EvaluationTrace:
 
     def evaluate_inactive(self, eqn: Eqn, operands: Sequence[TraceNode]) -> list[TraceNode]:
         given = [n.value for n in operands]
-        if eqn.op.expand is None:
+        if not eqn.op.is_derivative:
             found = evaluate_eqn(eqn, given)
         else:
             found = evaluate(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *given)

@@ -171,9 +171,9 @@ class FaultSearch(Struct):
 
 def differentiable_operands(eqn: Eqn) -> Mask:
     """The operands that an equation may have a tangent in."""
-    rules = eqn.op.jvp or eqn.op.transpose
+    rules = eqn.op.operand_rules.of_operands
     found = active_mask([v.type for v in eqn.operands])
-    if rules is None:
+    if not rules:
         # A rule of the program takes no tangent of the top-level values that it reads.
         taken = eqn.attrs.get("wrt", found)
         return tuple([f and t for f, t in zip(found, taken, strict=True)])
@@ -185,7 +185,7 @@ def check_lowering(
 ) -> DerivativeFault | None:
     """The fault of one equation when it is compiled by itself."""
     values = (*eqn.operands, *eqn.results)
-    if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
+    if any(isinstance(v.type, History) for v in values) or eqn.op.is_derivative:
         return None
     wide = PreciseRun.evaluate(single_equation_graph(eqn), exact)
     answer = compare_with_exact(

@@ -207,7 +207,7 @@ def derivative_equations(graph: Graph) -> list[Eqn]:
     while todo:
         current = todo.pop()
         for eqn in current.eqns:
-            if eqn.op.expand is not None:
+            if eqn.op.is_derivative:
                 found.append(eqn)
                 continue
             inner = [r for r in eqn.regions if r not in seen]

@@ -76,7 +76,7 @@ def storing_all_states(graph: Graph) -> Graph:
 def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     value, name = number_text(found.value), found.eqn.op.name
     # A select does not compute: a derivative rule selects this number where no derivative exists.
-    nowhere = found.eqn.op.selects
+    nowhere = "select" in found.eqn.op.traits
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
     places += [(e.span, f"in step {count} of this loop") for e, count in reversed(found.steps)]
     labels = [Label(span, text) for span, text in places if span is not NO_SPAN]

@@ -84,8 +84,8 @@ class DerivativeFault(Struct, frozen=True):
 
     def with_rule_span(self, rules: Mapping[str, Span]) -> DerivativeFault:
         """The same with the source position of the program's derivative rule, if its function declares one."""
-        declared = self.eqn.op.custom_rule_name if self.eqn is not None else None
-        return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
+        declared = self.eqn.op.declared_name(self.eqn) if self.eqn is not None else None
+        return self if declared is None else replace(self, rule=rules.get(declared))
 
     @property
     def op(self) -> str:

@@ -79,13 +79,54 @@ OpRule = Callable[..., Any]
 MaybeValue = Value | None
 
 
-class Root(Struct, frozen=True):
-    """What an op is the root of: `op(*operands) ^ degree` is `radicand(*operands, **attrs)`."""
+OperandRuleList = Sequence[OpRule | None]
 
-    degree: int
-    radicand: OpRule
-    # For a root that is NaN in places where its radicand has a slope: a factor that is NaN there, and 1 elsewhere.
-    domain: OpRule | None = None
+
+# ---- The position of an op on its derivative
+
+
+class OperandRules(Struct, frozen=True):
+    """The derivative of an op, operand by operand.
+
+    * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent.
+    * `transpose`: the op is linear: `multilinear` in each operand by itself, else in all that have a rule together. One
+      rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it. Operands that are
+      being transposed arrive as `UndefinedPrimal(type)`. A linear op may have a `jvp` too: a cheaper one, or, if it is
+      `directional`, that in its first operand.
+
+    The rules of an op with several results take tuples: of results, of tangents, of cotangents (`None` for none).
+    """
+
+    jvp: OperandRuleList | None = None
+    transpose: OperandRuleList | None = None
+    multilinear: bool = False
+    directional: bool = False  # a derivative at the first operand: linear in each other operand by itself
+    # (mask like the result, operand position, *operands, **attrs) -> the mask of that operand's cotangent.
+    mask_transpose: OpRule | None = None
+
+    @property
+    def linear_in_each(self) -> bool:
+        """Whether a linear op is so in each operand that has a rule by itself, not in all of them together."""
+        return self.multilinear or self.directional
+
+    @property
+    def of_operands(self) -> OperandRuleList:
+        """The rules that say in which operands the op has a derivative."""
+        return self.jvp or self.transpose or ()
+
+
+class EquationRules(Struct, frozen=True):
+    """The derivative of an op with regions or with rules of the program: see `ops.ad_interface`."""
+
+    linearize: OpRule
+    transpose: OpRule | None = None
+    jvp: OpRule | None = None  # where primal and tangent may share a graph: both in one equation
+    # For an op that differs from another one in its derivative alone: (eqn, in_reverse) -> that other equation.
+    # `in_reverse` says that it is part of a step which a reversible loop runs backwards.
+    without_derivative: OpRule | None = None
+    # For an op whose derivative the program declares: (eqn) -> the name of its function.
+    custom_rule_name: OpRule | None = None
+    linear_in: OpRule | None = None  # (eqn) -> the operands it is linear in together
 
 
 # Why an op is inactive: its results move in steps, or none of them is a number; the program asks for that; it tells how
@@ -94,99 +135,132 @@ class Root(Struct, frozen=True):
 Inactivity = Literal["steps", "stop", "comparison", "draw", "drawn"]
 
 
-class Op(Struct, frozen=True, eq=False):
-    """An op and every fact about it. It takes exactly one position on its derivative:
+class Inactive(Struct, frozen=True):
+    """The results never carry a tangent: integers, comparisons, `floor`, `stop`."""
 
-    * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent;
-    * `transpose`: the op is linear: `multilinear` in each operand by itself, else in all that have a rule together. One
-      rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it. Operands that are
-      being transposed arrive as `UndefinedPrimal(type)`. A linear op may have a `jvp` too (a cheaper one, or, if it is
-      `directional`, that in its first operand);
-    * `inactive`: its results never carry a tangent (integers, comparisons, `floor`, `stop`);
-    * `linearize` and `transpose_region`, for ops with regions: see `ops.ad_interface`. Where primal and tangent may
-      share a graph, `jvp_region` (if there is one) computes both in one equation;
-    * `expand`: a derivative operator, rewritten by `ad.expand_derivatives` before anything else sees it.
+    why: Inactivity = "steps"
 
-    The rules of an op with several results take tuples: of results, of tangents, of cotangents (`None` for none).
+
+class DerivativeOperator(Struct, frozen=True):
+    """The op is a derivative itself, rewritten by `ad.expand_derivatives` before anything else sees it."""
+
+    expand: OpRule
+
+
+Derivative = OperandRules | EquationRules | Inactive | DerivativeOperator
+
+
+# ---- What is known of an op's powers and products
+
+
+class Root(Struct, frozen=True):
+    """What an op is the root of: `op(*operands) ^ degree` is `radicand(*operands, **attrs)`.
+
+    So its powers have derivatives where it has none itself.
     """
+
+    degree: int
+    radicand: OpRule
+    # For a root that is NaN in places where its radicand has a slope: a factor that is NaN there, and 1 elsewhere.
+    domain: OpRule | None = None
+
+
+class Factors(Struct, frozen=True):
+    """An op that is a product: (eqn) -> the factors of its result, each with its power; none if it is no product."""
+
+    of: OpRule
+
+
+class FactoredForm(Struct, frozen=True):
+    """(*operands, **attrs) -> an equal product of factors whose derivative rules lead back to themselves."""
+
+    product: OpRule
+
+
+Trait = Literal[
+    "elementwise",  # one result, of the operands' common shape
+    "gather",  # reads the first operand at indices that the others give; an index out of range is harmless
+    "scatter",  # gives its first operand with a few elements replaced, at indices that the others give
+    "select",  # between the second and the third operand, element by element, by the first
+    "data movement",  # its transpose only moves and adds elements: it multiplies and subtracts nothing
+    "disjoint transpose",  # data movement whose transpose adds no two elements: it maps masks just as it maps numbers
+    "bit exact",  # it makes, moves or compares elements: compiled it gives the bits of its reference
+    "not holomorphic",  # linear over the reals only: it has no complex derivative
+    "fusion barrier",  # XLA never fuses across it
+    "pinned",  # its result is placed where the equation stands: never moved out of a loop
+]
+
+
+class Op(Struct, frozen=True, eq=False):
+    """An op and every fact about it."""
 
     name: str
     type: OpRule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
     reference: OpRule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
     lower: OpRule  # (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
     doc: str
-    jvp: Sequence[OpRule | None] | None = None
-    transpose: Sequence[OpRule | None] | None = None
-    multilinear: bool = False
-    directional: bool = False  # a derivative at the first operand: linear in each other operand by itself
-    inactive: bool = False
-    linearize: OpRule | None = None
-    transpose_region: OpRule | None = None
-    jvp_region: OpRule | None = None
-    expand: OpRule | None = None
-    # For an op that differs from another one in its derivative alone: (eqn, in_reverse) -> that other equation.
-    # `in_reverse` says that it is part of a step which a reversible loop runs backwards.
-    without_derivative: OpRule | None = None
-    # For an op whose derivative the program declares: (eqn) -> the name of its function.
-    custom_rule_name: OpRule | None = None
-    linear_in: OpRule | None = None  # for an op with regions: (eqn) -> the operands it is linear in together
-    why_inactive: Inactivity = "steps"
+    derivative: Derivative
+    traits: tuple[Trait, ...] = ()
+    accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule decides
+    samples: Any = None  # how tests draw operands; see `ops.op_factories`
+    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one per element of the results
     effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
-    pinned: bool = False  # its result is placed where the equation stands: never moved out of a loop
-    elementwise: bool = False  # one result, of the operands' common shape
-    # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n.
-    batch_attrs: OpRule | None = None
+    powers: Root | Factors | FactoredForm | None = None
     # (eqn, which operands are batched, batch size) -> how to compute the whole batch at once, or None.
     batch_rule: OpRule | None = None
-    # (*operands, **attrs) -> an equal product of factors whose derivative rules lead back to themselves.
-    factored: OpRule | None = None
-    # For an op whose powers have derivatives where it has none itself.
-    root: Root | None = None
-    # (eqn) -> the factors of its result, each with its power; none if it is no product.
-    factors: OpRule | None = None
+    # For ops with regions: how values flow in and out of them.
+    region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
     # (eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis.
     slice_bounds: OpRule | None = None
-    gathers: bool = False  # reads the first operand at indices that the others give; an index out of range is harmless
-    scatters: bool = False  # gives its first operand with a few elements replaced, at indices that the others give
-    selects: bool = False  # between the second and the third operand, element by element, by the first
-    carries: bool = False  # its transpose only moves and adds elements: it multiplies and subtracts nothing
-    # For an op that `carries`: its transpose adds no two elements, so it maps masks just as it maps numbers.
-    disjoint_transpose: bool = False
-    # (mask like the result, operand position, *operands, **attrs) -> the mask of that operand's cotangent.
-    mask_transpose: OpRule | None = None
-    bit_exact: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
+    axis_permutation: OpRule | None = None  # for an op that only moves axes: (**attrs) -> their order
     # For an op that may fill an array with one number: (*arrays, **attrs) -> that number, or None.
     fill_value: OpRule | None = None
-    accepts_fill: bool = False  # its lowering accepts a number in place of an array filled with it
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: OpRule | None = None
-    non_holomorphic: bool = False  # linear over the reals only: it has no complex derivative
+    accepts_fill: bool = False  # its lowering accepts a number in place of an array filled with it
     # Its lowering passes arrays only to functions of `jax.lax` and `jax.numpy`; with regions, to `lax.while_loop`,
     # `lax.cond` and `jax.jit` too.
     direct: bool = False
     cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that differs
     formula_dtypes: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
-    axis_permutation: OpRule | None = None  # for an op that only moves axes: (**attrs) -> their order
     accepts_transposed: bool = False  # its lowering accepts operands whose axes have not been permuted yet
-    fusion_barrier: bool = False  # XLA never fuses across it
-    accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule decides
-    samples: Any = None  # how tests draw operands; see `ops.op_factories`
-    # For ops with regions: how values flow in and out of them.
-    region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
-    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one per element of the results
-
-    def __post_init__(self) -> None:
-        positions = [self.jvp or self.transpose, self.inactive, self.linearize, self.expand]
-        if sum(map(bool, positions)) != 1:
-            raise TypeError(f"op {self.name} takes no single position on its derivative")
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def linear_in_each(self) -> bool:
-        """Whether a linear op is so in each operand that has a rule by itself, not in all of them together."""
-        return self.multilinear or self.directional
+    def elementwise(self) -> bool:
+        return "elementwise" in self.traits
+
+    @property
+    def inactive(self) -> bool:
+        return isinstance(self.derivative, Inactive)
+
+    @property
+    def why_inactive(self) -> Inactivity | None:
+        return self.derivative.why if isinstance(self.derivative, Inactive) else None
+
+    @property
+    def is_derivative(self) -> bool:
+        return isinstance(self.derivative, DerivativeOperator)
+
+    @property
+    def operand_rules(self) -> OperandRules:
+        """The rules operand by operand; of an op that has none, none."""
+        return self.derivative if isinstance(self.derivative, OperandRules) else NO_OPERAND_RULES
+
+    @property
+    def equation_rules(self) -> EquationRules | None:
+        return self.derivative if isinstance(self.derivative, EquationRules) else None
+
+    @property
+    def without_derivative(self) -> OpRule | None:
+        return None if self.equation_rules is None else self.equation_rules.without_derivative
+
+    def declared_name(self, eqn: Eqn) -> str | None:
+        """The name of the function whose derivative the program declares, if this is a call of one."""
+        rules = self.equation_rules
+        return rules.custom_rule_name(eqn) if rules is not None and rules.custom_rule_name is not None else None
 
     def __call__(self, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Any) -> Values:
         """Emit an equation in the innermost of the operands' builders."""
@@ -200,6 +274,9 @@ class Op(Struct, frozen=True, eq=False):
         """The same, for an op with one result."""
         (result,) = self(*operands, **attrs)
         return result
+
+
+NO_OPERAND_RULES = OperandRules()
 
 
 class UndefinedPrimal(Struct, frozen=True):

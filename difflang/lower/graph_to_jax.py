@@ -141,7 +141,7 @@ class Lowering:
 
     def writable(self, graph: Graph) -> bool:
         """Whether a program has no effects, no pinned equations, and no history where JAX lowers by itself."""
-        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.pinned or e.regions]
+        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if "pinned" in e.op.traits or e.regions]
         return not graph.effectful and all(map(is_emittable_eqn, eqns))
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
@@ -331,7 +331,7 @@ def has_history_io(body: Graph) -> bool:
 
 def is_emittable_eqn(eqn: Eqn) -> bool:
     """Whether an equation supports the facade, or reads and returns only arrays so that JAX can lower it."""
-    return not eqn.op.pinned and (eqn.op.direct or has_only_arrays(eqn))
+    return "pinned" not in eqn.op.traits and (eqn.op.direct or has_only_arrays(eqn))
 
 
 def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:

@@ -1,11 +1,11 @@
 """What ops with regions share with `ad`: linearized and transposed graphs, residuals, and sums and zeros of tangents.
 
-The derivative rules of such an op are functions of an `Ad`, which differentiates its regions:
+The derivative rules of such an op (`EquationRules`) are functions of an `Ad`, which differentiates its regions:
 
 * `linearize(ad, eqn, xs, dxs) -> (ys, dys)` emits the primal equation where `xs` live and the tangent equation in
   `dxs.builder`; absent tangents are `None`;
-* `jvp_region`, alike, emits both as one equation, where primal and tangent are in one graph;
-* `transpose_region(ad, eqn, at) -> ct_operands` emits the transpose of a linear equation; see `TransposeRequest`.
+* `jvp`, alike, emits both as one equation, where primal and tangent are in one graph;
+* `transpose(ad, eqn, at) -> ct_operands` emits the transpose of a linear equation; see `TransposeRequest`.
 """
 
 from __future__ import annotations

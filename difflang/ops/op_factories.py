@@ -13,8 +13,19 @@ from typing import Any, cast
 import numpy as np
 from msgspec import Struct, field
 
-from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.graph import Eqn, Value, Values
+from difflang.ir.op import (
+    OPS,
+    Inactive,
+    Inactivity,
+    Op,
+    OperandRuleList,
+    OperandRules,
+    OpRule,
+    Trait,
+    TypeSolver,
+    UndefinedPrimal,
+)
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
 
@@ -59,7 +70,6 @@ class OpExample(Struct, frozen=True):
 
 
 OpSamples = UniformSamples | tuple[UniformSamples, ...] | tuple[OpExample, ...]
-OperandRules = Sequence[OpRule | None]
 
 
 def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
@@ -117,47 +127,40 @@ def upcast_half_reference(function: OpRule) -> OpRule:
 
 
 def unary_op(
-    name: str,
-    *,
-    jvp: OpRule,
-    reference: OpRule,
-    lower: OpRule,
-    doc: str,
-    accepts: tuple[DType, ...] = FLOATS,
-    samples: OpSamples = UniformSamples(),
-    **facts: Any,
+    name: str, *, jvp: OpRule, accepts: tuple[DType, ...] = FLOATS, samples: OpSamples = UniformSamples(), **facts: Any
 ) -> Op:
     """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
-    return elementwise_op(
-        name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
-    )
+    return elementwise_op(name, derivative=OperandRules(jvp=(jvp,)), accepts=accepts, samples=samples, **facts)
 
 
 def binary_op(
     name: str,
     *,
     jvp: tuple[OpRule, OpRule],
-    reference: OpRule,
-    lower: OpRule,
-    doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     samples: OpSamples = (UniformSamples(), UniformSamples()),
     **facts: Any,
 ) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
-    return elementwise_op(
-        name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
-    )
+    return elementwise_op(name, derivative=OperandRules(jvp=jvp), accepts=accepts, samples=samples, **facts)
 
 
-def elementwise_op(name: str, *, reference: OpRule, accepts: tuple[DType, ...], samples: OpSamples, **facts: Any) -> Op:
+def elementwise_op(
+    name: str,
+    *,
+    reference: OpRule,
+    accepts: tuple[DType, ...],
+    samples: OpSamples,
+    traits: tuple[Trait, ...] = (),
+    **facts: Any,
+) -> Op:
     """An elementwise op on arrays of one type, whether differentiable or not."""
     op = Op(
         name,
         type=same_type_rule(accepts),
         reference=upcast_half_reference(reference),
         accepts=accepts,
-        elementwise=True,
+        traits=("elementwise", *traits),
         samples=samples,
         **facts,
     )
@@ -165,30 +168,20 @@ def elementwise_op(name: str, *, reference: OpRule, accepts: tuple[DType, ...], 
 
 
 def piecewise_constant_op(
-    name: str, *, reference: OpRule, lower: OpRule, doc: str, accepts: tuple[DType, ...] = FLOATS, **facts: Any
+    name: str, *, accepts: tuple[DType, ...] = FLOATS, why: Inactivity = "steps", **facts: Any
 ) -> Op:
     """A piecewise constant function of one array: its derivative is 0 everywhere."""
-    return elementwise_op(
-        name,
-        inactive=True,
-        reference=reference,
-        lower=lower,
-        doc=doc,
-        accepts=accepts,
-        samples=UniformSamples(-3.0, 3.0),
-        **facts,
-    )
+    samples = UniformSamples(-3.0, 3.0)
+    return elementwise_op(name, derivative=Inactive(why), accepts=accepts, samples=samples, **facts)
 
 
 def comparison_op(
     name: str,
     *,
     reference: OpRule,
-    lower: OpRule,
-    doc: str,
     accepts: tuple[DType, ...] = NUMBERS,
     count: int = 2,
-    accepts_fill: bool = False,
+    **facts: Any,
 ) -> Op:
     """An elementwise predicate of `count` arrays, without derivative."""
 
@@ -198,65 +191,43 @@ def comparison_op(
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
-    samples = (UniformSamples(),) * count
-    op = Op(
-        name, type, answer, lower, doc,
-        inactive=True, elementwise=True, bit_exact=True, accepts=accepts, samples=samples, accepts_fill=accepts_fill,
-    )  # fmt: skip
-    return OPS.declare(op)
+    traits, samples = ("elementwise", "bit exact"), (UniformSamples(),) * count
+    return inactive_op(name, type=type, reference=answer, accepts=accepts, traits=traits, samples=samples, **facts)
 
 
 def linear_op(
     name: str,
     *,
-    type: OpRule,
-    transpose: OperandRules,
-    reference: OpRule,
-    lower: OpRule,
-    doc: str,
-    samples: OpSamples,
-    accepts: tuple[DType, ...] = (),
+    transpose: OperandRuleList,
+    jvp: OperandRuleList | None = None,
+    mask_transpose: OpRule | None = None,
+    multilinear: bool = False,
     **facts: Any,
 ) -> Op:
-    """Jointly linear in all operands that have a rule; its jvp is itself."""
-    op = Op(name, type, reference, lower, doc, transpose=transpose, samples=samples, accepts=accepts, **facts)
-    return OPS.declare(op)
+    """Linear in all operands that have a rule, together or, if `multilinear`, each by itself; its jvp is itself."""
+    rules = OperandRules(jvp=jvp, transpose=transpose, multilinear=multilinear, mask_transpose=mask_transpose)
+    return OPS.declare(Op(name, derivative=rules, **facts))
 
 
-def multilinear_op(
-    name: str,
-    *,
-    type: OpRule,
-    transpose: OperandRules,
-    reference: OpRule,
-    lower: OpRule,
-    doc: str,
-    samples: OpSamples,
-    accepts: tuple[DType, ...],
-    **facts: Any,
-) -> Op:
+def multilinear_op(name: str, *, transpose: OperandRuleList, **facts: Any) -> Op:
     """Linear in each operand separately; its jvp is a sum of itself."""
-    op = Op(
-        name, type, reference, lower, doc,
-        transpose=transpose, multilinear=True, samples=samples, accepts=accepts, **facts,
-    )  # fmt: skip
-    return OPS.declare(op)
+    return linear_op(name, transpose=transpose, multilinear=True, **facts)
 
 
-def inactive_op(
-    name: str,
-    *,
-    type: OpRule,
-    reference: OpRule,
-    lower: OpRule,
-    doc: str,
-    samples: OpSamples,
-    accepts: tuple[DType, ...] = (),
-    **facts: Any,
-) -> Op:
+def inactive_op(name: str, *, why: Inactivity = "steps", **facts: Any) -> Op:
     """An op whose results never carry a tangent."""
-    op = Op(name, type, reference, lower, doc, inactive=True, samples=samples, accepts=accepts, **facts)
-    return OPS.declare(op)
+    return OPS.declare(Op(name, derivative=Inactive(why), **facts))
+
+
+def along_new_axis(attrs_of: Callable[..., dict[str, Any]]) -> OpRule:
+    """The batch rule of an op on its first operand with a new first axis of size n, with `attrs_of(n, **attrs)`."""
+
+    def rule(eqn: Eqn, batched: Sequence[bool], n: Dim) -> Callable[..., Values] | None:
+        if not batched[0] or any(batched[1:]):
+            return None
+        return lambda *operands: eqn.op(*operands, **attrs_of(n, **eqn.attrs))
+
+    return rule
 
 
 def full_like(value: Value, number: complex) -> Value:

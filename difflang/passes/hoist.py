@@ -84,7 +84,12 @@ def invariant_equations(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
     known = set(fixed)
     found: list[Eqn] = []
     for eqn in region.eqns:
-        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.pinned and surely_terminates(eqn):
+        if (
+            all(v in known for v in eqn.operands)
+            and not eqn.effectful
+            and "pinned" not in eqn.op.traits
+            and surely_terminates(eqn)
+        ):
             known.update(eqn.results)
             found.append(eqn)
     return found

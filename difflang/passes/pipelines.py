@@ -30,7 +30,7 @@ from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_map
 
 def is_differentiated(graph: Graph) -> bool:
     """Whether no equation of a graph and its regions is a derivative operator."""
-    return not any(e.op.expand for g in graphs_postorder(graph)[0] for e in g.eqns)
+    return not any(e.op.is_derivative for g in graphs_postorder(graph)[0] for e in g.eqns)
 
 
 # What a pass may need of a graph, and how that is found out.

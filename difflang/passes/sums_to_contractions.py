@@ -238,7 +238,7 @@ def is_materialized(value: Value, made: MakerMap) -> bool:
         eqn = made.get(value)
         if not isinstance(value.type, Tensor) or prod(map(static_size, value.type.shape)) < size:
             continue
-        if eqn is None or depth == SEARCH_DEPTH or eqn.regions or eqn.op.fusion_barrier:
+        if eqn is None or depth == SEARCH_DEPTH or eqn.regions or "fusion barrier" in eqn.op.traits:
             return True
         if eqn.op.fill_value is not None or not eqn.operands:
             continue
@@ -301,7 +301,7 @@ def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value
 def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     """The plan for a sum of products under a `select` with zero, which masks terms."""
     choice = made.get(eqn.operands[0])
-    if choice is None or not choice.op.selects:
+    if choice is None or "select" not in choice.op.traits:
         return None
     product, nothing = made.get(choice.operands[1]), made.get(choice.operands[2])
     if product is None or nothing is None or nothing.op.name != "const" or nothing.attrs["value"] != 0:

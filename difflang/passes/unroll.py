@@ -52,7 +52,7 @@ class UnrollContext(Struct, frozen=True):
     differentiated: bool = False
 
     def inside(self, eqn: Eqn) -> UnrollContext:
-        return UnrollContext(self.in_loop or eqn.op is loop, self.differentiated or eqn.op.expand is not None)
+        return UnrollContext(self.in_loop or eqn.op is loop, self.differentiated or eqn.op.is_derivative)
 
 
 class Unroller:
@@ -113,7 +113,7 @@ def is_small_step(step: Graph, budget: int) -> bool:
     while todo:
         eqns = todo.pop().eqns
         budget -= len(eqns)
-        if budget < 0 or any([e.op is loop or e.op.expand is not None for e in eqns]):
+        if budget < 0 or any([e.op is loop or e.op.is_derivative for e in eqns]):
             return False
         todo += [region for e in eqns for region in e.regions]
     return True
@@ -134,7 +134,9 @@ def elementwise_depth(step: Graph) -> int:
     """The longest chain of equations, not counting products and sums, at which XLA ends a fusion."""
     ends: dict[Value, int] = {}
     for eqn in step.eqns:
-        if eqn.operands and not (eqn.op.fusion_barrier or (eqn.op.linear_in_each and not eqn.op.elementwise)):
+        if eqn.operands and not (
+            "fusion barrier" in eqn.op.traits or (eqn.op.operand_rules.linear_in_each and not eqn.op.elementwise)
+        ):
             inner = max([1, *map(elementwise_depth, eqn.regions)])
             ends.update(dict.fromkeys(eqn.results, inner + max([ends.get(v, 0) for v in eqn.operands])))
     return max(ends.values(), default=0)

@@ -200,8 +200,6 @@ class MapBodyVectorizer:
         wide = tuple([v in inside for v in eqn.operands])
         if eqn.regions:
             return self.batched_loop(eqn, wide) is not None
-        if eqn.op.batch_attrs is not None and wide[0] and not any(wide[1:]):
-            return True
         return eqn.op.batch_rule is not None and eqn.op.batch_rule(eqn, wide, self.length) is not None
 
     def batched_loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
@@ -226,15 +224,14 @@ class MapBodyVectorizer:
         if eqn.op.elementwise:
             return self.builder.emit(eqn.op, [self.with_batch_axis(v) for v in eqn.operands], **eqn.attrs)
         wide = tuple([v in self.batched for v in eqn.operands])
-        if eqn.op.batch_attrs is not None and wide[0] and not any(wide[1:]):
-            return self.builder.emit(eqn.op, self.operands(eqn), **eqn.op.batch_attrs(self.length, **eqn.attrs))
         if eqn.op is call:
             function = self.widener.vectorized_function(eqn.regions[0], wide, self.length)
             return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
         if (found := self.batched_loop(eqn, wide) if eqn.regions else None) is not None:
             return tuple(found(*self.operands(eqn), batched=wide))
         assert eqn.op.batch_rule is not None
-        return (eqn.op.batch_rule(eqn, wide, self.length)(*self.operands(eqn)),)
+        made = eqn.op.batch_rule(eqn, wide, self.length)(*self.operands(eqn))
+        return made if isinstance(made, tuple) else (made,)
 
     def operands(self, eqn: Eqn) -> list[Value]:
         """The operands of an equation, batched only where instances differ."""
@@ -305,7 +302,7 @@ def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
         if not eqn.regions and not eqn.op.effect and simple.issuperset(eqn.operands):
             if eqn.op.elementwise or not eqn.operands or eqn.op.fill_value is not None:
                 simple.update(eqn.results)
-            elif eqn.op.gathers and eqn.operands[0] in params:
+            elif "gather" in eqn.op.traits and eqn.operands[0] in params:
                 read += eqn.results
     needed: set[Value] = set(read)
     kept: list[Eqn] = []

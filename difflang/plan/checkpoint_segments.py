@@ -122,7 +122,7 @@ def recomputable_runs(eqns: Sequence[Eqn], *, loops: bool = False) -> list[list[
 
 
 def is_recomputable(eqn: Eqn, loops: bool) -> bool:
-    if eqn.effectful or eqn.op.expand is not None:
+    if eqn.effectful or eqn.op.is_derivative:
         return False
     if any([isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)]):
         return False

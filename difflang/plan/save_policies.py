@@ -193,9 +193,9 @@ def residual_candidates(eqns: Iterable[Eqn]) -> list[Value]:
     for e in eqns:
         if e.op.inactive or not e.operands:
             continue
-        if e.op.jvp is not None or e.regions:
+        if e.op.operand_rules.jvp is not None or e.regions:
             found |= dict.fromkeys((*e.operands, *e.results))
-        elif e.op.linear_in_each and len(e.operands) > 1:
+        elif e.op.operand_rules.linear_in_each and len(e.operands) > 1:
             found |= dict.fromkeys(e.operands)
     return list(found)
 

@@ -217,7 +217,7 @@ class ControlFlowGraph(Struct, eq=False):
 
 def unsupported_call(eqn: Eqn) -> DifflangError:
     """A call where code cannot be split. Errors: DL0410 in a derivative, DL0801 in a checkpoint, DL1108 in a rule."""
-    if eqn.op.expand is not None:
+    if eqn.op.is_derivative:
         return recursion_in_derivative_error(eqn.span)
     if eqn.op.name == "checkpoint":
         return recursion_in_checkpoint_error(eqn.span)

@@ -140,7 +140,7 @@ def equation_operations(eqn: Eqn) -> Dim:
     op = eqn.op
     if op.cost is not None:
         return as_dim(op.cost(*[v.type for v in eqn.operands], **eqn.attrs))
-    if op.carries or op.effect or not eqn.operands:
+    if "data movement" in op.traits or op.effect or not eqn.operands:
         return 0
     total: Dim = 0
     for result in eqn.results:
@@ -166,9 +166,9 @@ def equation_bytes(eqn: Eqn) -> Dim:
         return 0
     # The first operand is the array that is indexed.
     rest = [array_bytes(v) for v in dict.fromkeys(eqn.operands[1:])]
-    if op.scatters:
+    if "scatter" in op.traits:
         return sum(rest) + 2 * max(rest, default=0)
-    if op.gathers or (op.slice_bounds is not None and op.slice_bounds(eqn) is not None):
+    if "gather" in op.traits or (op.slice_bounds is not None and op.slice_bounds(eqn) is not None):
         return sum(rest) + 2 * results
     return sum(map(array_bytes, dict.fromkeys(eqn.operands))) + results
 

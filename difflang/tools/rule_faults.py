@@ -203,7 +203,7 @@ def has_rule(eqn: Eqn, rule: tree.Rule) -> bool:
     if rule.by == "inverse":
         return eqn.op is invertible and eqn.attrs["name"] == rule.name
     # An equation without regions has its derivative from Python.
-    return bool(eqn.op.custom_rule_name and eqn.regions and eqn.op.custom_rule_name(eqn) == rule.name)
+    return bool(eqn.regions) and eqn.op.declared_name(eqn) == rule.name
 
 
 # ---- Reports

@@ -37,7 +37,7 @@ NOT_OF_REALS = {"real", "imag", "conj", "complex", "convert"}
 
 
 def of_one_number(op: Op) -> bool:
-    rules = op.jvp or op.transpose or ()
+    rules = op.operand_rules.of_operands
     return op.elementwise and not op.inactive and len(rules) == 1 and F64 in op.accepts and op.name not in NOT_OF_REALS
 
 

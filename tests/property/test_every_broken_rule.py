@@ -202,11 +202,11 @@ REGIONS = {
 ACTIVE = [op for op in OPS.differentiable() if op.name not in ("self_call", "jet")]
 UNASKED = {
     "sub: transpose",  # its jvp goes before, and no rule subtracts tangents
-    "custom_derivative: transpose_region",  # the rule that takes its place is transposed, never the equation
-    "invertible: transpose_region",  # its tangent is a call; only a linear function that calls it is transposed
+    "custom_derivative: transpose",  # the rule that takes its place is transposed, never the equation
+    "invertible: transpose",  # its tangent is a call; only a linear function that calls it is transposed
 }
 # Those that are there when a program runs.
-LOWERED = [op for op in ACTIVE if op.expand is None and op.without_derivative is None and op.name != "opaque_call"]
+LOWERED = [op for op in ACTIVE if not op.is_derivative and op.without_derivative is None and op.name != "opaque_call"]
 
 
 def asked(case: Case, compiled: bool = False) -> GradcheckReport:

@@ -56,7 +56,7 @@ def double_calls(op: Op) -> list[Call]:
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
 def test_an_op_can_be_drawn_and_is_described(op: Op) -> None:
     assert op.doc
-    assert op.samples is not None or op.linearize or op.expand or op.effect or op.name in HISTORIES
+    assert op.samples is not None or op.equation_rules or op.is_derivative or op.effect or op.name in HISTORIES
 
 
 @every_op
@@ -101,7 +101,7 @@ def some(calls: list[Call]) -> list[Call]:
 
 def compare(call: Call, got: list[Any], what: object) -> None:
     for y, want, scale in zip(got, call.references(), scales_of(call), strict=True):
-        assert_close(np.asarray(y), want, scale, 0 if call.op.bit_exact else 32, what)
+        assert_close(np.asarray(y), want, scale, 0 if "bit exact" in call.op.traits else 32, what)
 
 
 @every_op
@@ -182,7 +182,7 @@ def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> Non
             twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
             for graph in (once, twice, pushed(call.graph(), call.wrt)):
                 assert not any(is_complex(v.type) for eqn in graph.eqns for v in (*eqn.operands, *eqn.results))
-                assert not any(eqn.op.non_holomorphic and eqn.op is not op for eqn in graph.eqns)
+                assert not any("not holomorphic" in eqn.op.traits and eqn.op is not op for eqn in graph.eqns)
 
 
 def is_complex(type: Type) -> bool:
@@ -217,18 +217,23 @@ def test_compiled_derivatives_are_the_interpreted_ones(op: Op) -> None:
 # ------------------------------------------------------------------------------------- negative controls
 
 
+def with_rules(op: Op, **rules: Any) -> Op:
+    return replace(op, derivative=replace(op.operand_rules, **rules))
+
+
 def wrong_jvp(op: Op) -> Op:
     """Each rule's tangent off by one part in a million."""
 
     def stretched(found: Any) -> Any:
         return tuple(y and y * (1 + 1e-6) for y in found) if isinstance(found, tuple) else found * (1 + 1e-6)
 
-    return replace(op, jvp=[r and (lambda d, *a, r=r, **k: stretched(r(d, *a, **k))) for r in op.jvp or ()])
+    rules = [r and (lambda d, *a, r=r, **k: stretched(r(d, *a, **k))) for r in op.operand_rules.jvp or ()]
+    return with_rules(op, jvp=rules)
 
 
 def wrong_transpose(op: Op) -> Op:
-    rules = [r and (lambda ct, *a, r=r, **k: r(ct, *a, **k) * (1 + 1e-9)) for r in op.transpose or ()]
-    return replace(op, transpose=rules)
+    rules = [r and (lambda ct, *a, r=r, **k: r(ct, *a, **k) * (1 + 1e-9)) for r in op.operand_rules.transpose or ()]
+    return with_rules(op, transpose=rules)
 
 
 def wrong_reference(op: Op) -> Op:
@@ -278,17 +283,17 @@ def test_a_transpose_without_its_conjugate_is_noticed(name: str) -> None:
     def bare(ct: Value, *operands: Any, rule: Any, **attrs: Any) -> Value:
         return rule(ct, *[OPS["conj"].one(x) if isinstance(x, Value) else x for x in operands], **attrs)
 
-    rules = [r and partial(bare, rule=r) for r in OPS[name].transpose or ()]
+    rules = [r and partial(bare, rule=r) for r in OPS[name].operand_rules.transpose or ()]
     with pytest.raises(AssertionError, match="<ct, J dx>"):
-        for call in calls_of(replace(OPS[name], transpose=rules), (C64, C128)):
+        for call in calls_of(with_rules(OPS[name], transpose=rules), (C64, C128)):
             check_adjoint(call.graph(), call.arrays, call.wrt, rng(), call)
 
 
 def test_a_wrong_second_derivative_is_noticed() -> None:
     """The slope of tanh is right, the slope of that slope is not."""
     tanh, sech2 = OPS["tanh"], OPS["sech2"]
-    broken = replace(sech2, jvp=(lambda dx, y, x: dx * tanh.one(x) * y * -2.001,))
-    op = replace(tanh, jvp=(lambda dx, y, x: dx * broken.one(x),))
+    broken = with_rules(sech2, jvp=(lambda dx, y, x: dx * tanh.one(x) * y * -2.001,))
+    op = with_rules(tanh, jvp=(lambda dx, y, x: dx * broken.one(x),))
     test_the_jvp_is_the_derivative(op)
     with pytest.raises(AssertionError, match="differences"):
         test_the_second_derivative(op)

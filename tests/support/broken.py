@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, DerivativeOperator, Op
 from difflang.ir.tensor_types import History
 from difflang.ops.ad_interface import Tangents
 from difflang.ops.op_factories import PerOperandRules
@@ -21,13 +21,14 @@ Change = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Breakage:
-    """One fact of an op made wrong."""
+    """One fact of an op made wrong: a field, or a rule of its derivative."""
 
     op: Op
     fact: str
     how: str
-    wrong: Any
+    wrong: Any  # the value of the field
     calls: list[None] = field(default_factory=list[None])  # one for each time that what is wrong was asked
+    attribute: str = ""  # of the op, where it is not the fact itself
 
     def __str__(self) -> str:
         return f"{self.op}: {self.fact}, {self.how}"
@@ -35,13 +36,14 @@ class Breakage:
     @contextmanager
     def done(self) -> Iterator[None]:
         """The op of the registry itself is wrong for as long as this lasts."""
-        right = getattr(self.op, self.fact)
+        fact = self.attribute or self.fact
+        right = getattr(self.op, fact)
         self.calls.clear()
-        force_setattr(self.op, self.fact, self.wrong)
+        force_setattr(self.op, fact, self.wrong)
         try:
             yield
         finally:
-            force_setattr(self.op, self.fact, right)
+            force_setattr(self.op, fact, right)
 
 
 def scaled(x: Value | None) -> Value | None:
@@ -64,23 +66,30 @@ CHANGES: dict[str, Change] = {"scaled": scaled, "negated": negated, "dropped": d
 def breakages(op: Op) -> Iterator[Breakage]:
     """Every way in which the derivative of an op is broken here."""
     for fact in ("jvp", "transpose"):
-        rules = getattr(op, fact)
+        rules = getattr(op.operand_rules, fact)
         for i in operands_of(rules):
             for how, change in CHANGES.items():
                 if how == "negated" and op.name == "add_history":
                     continue  # histories have no difference
                 calls: list[None] = []
-                yield Breakage(op, fact, f"operand {i} {how}", with_change(rules, i, change, calls), calls)
-    for fact in ("linearize", "jvp_region"):
-        if (rule := getattr(op, fact)) is not None:
+                wrong = with_change(rules, i, change, calls)
+                yield derivative_broken(op, fact, f"operand {i} {how}", wrong, calls)
+    for fact in ("linearize", "jvp"):
+        if (rule := getattr(op.equation_rules, fact, None)) is not None:
             for how, change in (("scaled", scaled), ("negated", negated)):
-                yield Breakage(op, fact, how, tangents_changed(rule, change))
-            yield Breakage(op, fact, "a tangent dropped", without_a_tangent(rule))
-    if (turned := op.transpose_region) is not None:
+                yield derivative_broken(op, fact, how, tangents_changed(rule, change))
+            yield derivative_broken(op, fact, "a tangent dropped", without_a_tangent(rule))
+    if op.equation_rules is not None and (turned := op.equation_rules.transpose) is not None:
         for how, change in CHANGES.items():
-            yield Breakage(op, "transpose_region", how, cotangents_changed(turned, change))
-    if (expand := op.expand) is not None:
-        yield Breakage(op, "expand", "scaled", expansion_changed(expand))
+            yield derivative_broken(op, "transpose", how, cotangents_changed(turned, change))
+    if isinstance(op.derivative, DerivativeOperator):
+        yield derivative_broken(op, "expand", "scaled", expansion_changed(op.derivative.expand))
+
+
+def derivative_broken(op: Op, rule: str, how: str, wrong: Any, calls: list[None] | None = None) -> Breakage:
+    return Breakage(
+        op, rule, how, replace(op.derivative, **{rule: wrong}), calls if calls is not None else [], "derivative"
+    )
 
 
 def operands_of(rules: Sequence[Any] | None) -> list[int]:

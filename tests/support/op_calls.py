@@ -72,7 +72,7 @@ class Call(Struct, frozen=True):
     @property
     def wrt(self) -> Mask:
         """Which operands have a derivative: float ones that the op has a rule for."""
-        rules = self.op.jvp or self.op.transpose or ()
+        rules = self.op.operand_rules.of_operands
         return tuple(
             x.dtype.kind in "fcV" and rules[min(i, len(rules) - 1)] is not None for i, x in enumerate(self.arrays)
         )
@@ -208,7 +208,7 @@ def scales_of(call: Call) -> list[Array]:
 
 
 def linear(call: Call) -> bool:
-    rules = call.op.transpose
+    rules = call.op.operand_rules.transpose
     return rules is not None and all(rules[min(i, len(rules) - 1)] is not None for i, w in enumerate(call.wrt) if w)
 
 

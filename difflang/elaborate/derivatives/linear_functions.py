@@ -298,7 +298,7 @@ def contains_derivatives(graph: Graph) -> bool:
     seen, todo = {graph}, [graph]
     while todo:
         for eqn in todo.pop().eqns:
-            if eqn.op.expand is not None:
+            if eqn.op.is_derivative:
                 return True
             todo += [g for g in eqn.regions if g not in seen]
             seen.update(eqn.regions)

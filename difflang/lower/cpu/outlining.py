@@ -45,7 +45,11 @@ EqnOrSegment = Eqn | OutlinedSegment
 
 def is_fusion_barrier(eqn: Eqn) -> bool:
     """Whether XLA fuses nothing through an equation."""
-    return eqn.op.fusion_barrier or eqn.effectful or (eqn.op.linear_in_each and not eqn.op.elementwise)
+    return (
+        "fusion barrier" in eqn.op.traits
+        or eqn.effectful
+        or (eqn.op.operand_rules.linear_in_each and not eqn.op.elementwise)
+    )
 
 
 class SegmentBuilder:
@@ -160,7 +164,7 @@ def is_rounding_sensitive(eqn: Eqn) -> bool:
 
 def stays_inline(eqn: Eqn) -> bool:
     """Not worth outlining: it has an effect, or already is a function of its own."""
-    return eqn.effectful or (bool(eqn.regions) and eqn.op.fusion_barrier)
+    return eqn.effectful or (bool(eqn.regions) and "fusion barrier" in eqn.op.traits)
 
 
 def link_weight(eqn: Eqn) -> int:

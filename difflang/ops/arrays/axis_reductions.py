@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, Root, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, Root, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.numerics import accurate_elementary
@@ -20,6 +20,7 @@ from difflang.ops.op_factories import (
     FixedOperand,
     OpExample,
     UniformSamples,
+    along_new_axis,
     batched_axes_attr,
     full_like,
     inactive_op,
@@ -88,14 +89,12 @@ reduce_sum = linear_op(
     direct=True,
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: broadcast_reduced(ct, x, axes),),
-    carries=True,
-    disjoint_transpose=True,
+    traits=("data movement", "disjoint transpose", "fusion barrier"),
+    batch_rule=along_new_axis(batched_axes_attr),
     reference=lambda x, axes: np.sum(upcast_half_array(x), axis=axes, dtype=upcast_half_array(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
     cost=one_flop_per_element,
-    fusion_barrier=True,
-    batch_attrs=batched_axes_attr,
     samples=(*SAMPLES, *EMPTY_EXAMPLES),
     doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u.
     Kinks: none.""",
@@ -144,15 +143,15 @@ reduce_prod = OPS.declare(
     Op(
         "reduce_prod",
         type=reduced_type(NUMBERS),
-        jvp=(reduce_prod_jvp,),
+        traits=("fusion barrier",),
+        derivative=OperandRules(jvp=(reduce_prod_jvp,)),
+        batch_rule=along_new_axis(batched_axes_attr),
         reference=lambda x, axes: np.prod(upcast_half_array(x), axis=axes, dtype=upcast_half_array(x).dtype).astype(
             x.dtype
         ),
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
         accepts=NUMBERS,
         cost=one_flop_per_element,
-        fusion_barrier=True,
-        batch_attrs=batched_axes_attr,
         samples=(*SAMPLES, *EMPTY_EXAMPLES, OpExample(((5, 2),), {"axes": (0,)}), OpExample(((7,),), {"axes": (0,)})),
         doc="""Product over axes; 1 over nothing; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
@@ -275,11 +274,11 @@ def reduce_extremum_op(
             lower,
             doc,
             direct=True,
-            jvp=(jvp,),
+            traits=("fusion barrier",),
+            derivative=OperandRules(jvp=(jvp,)),
+            batch_rule=along_new_axis(batched_axes_attr),
             accepts=REALS,
             cost=one_flop_per_element,
-            fusion_barrier=True,
-            batch_attrs=batched_axes_attr,
             samples=(*SAMPLES, *EMPTY_EXAMPLES),
             cpu_lower_rule=on_cpu,
         )
@@ -333,7 +332,7 @@ def arg_extremum_op(name: str, find: Any, lower: OpRule, doc: str) -> Op:
         reference=lambda x, axis: find(upcast_half_array(x), axis=axis).astype(np.int32),
         lower=lower,
         accepts=REALS,
-        batch_attrs=lambda n, axis: {"axis": axis + 1},
+        batch_rule=along_new_axis(lambda n, axis: {"axis": axis + 1}),
         samples=(
             OpExample(((2, 3),), {"axis": 1}),
             OpExample(((1,),), {"axis": 0}),
@@ -365,7 +364,7 @@ reduce_all = inactive_op(
     reference=lambda x, axes: np.all(x, axis=axes),
     lower=vectorized_reduction("reduce_and", "bitwise_and"),
     accepts=BOOLS,
-    batch_attrs=batched_axes_attr,
+    batch_rule=along_new_axis(batched_axes_attr),
     samples=BOOL_EXAMPLES,
     doc="""Are all true? True over nothing.""",
 )
@@ -376,7 +375,7 @@ reduce_any = inactive_op(
     reference=lambda x, axes: np.any(x, axis=axes),
     lower=vectorized_reduction("reduce_or", "bitwise_or"),
     accepts=BOOLS,
-    batch_attrs=batched_axes_attr,
+    batch_rule=along_new_axis(batched_axes_attr),
     samples=BOOL_EXAMPLES,
     doc="""Is any true? False over nothing.""",
 )
@@ -425,13 +424,13 @@ reduce_norm = OPS.declare(
     Op(
         "reduce_norm",
         type=reduced_type(FLOATS),
-        jvp=(norm_jvp,),
-        root=Root(2, lambda x, axes: reduce_sum.one(x * x, axes=axes)),
+        traits=("fusion barrier",),
+        derivative=OperandRules(jvp=(norm_jvp,)),
+        powers=Root(2, lambda x, axes: reduce_sum.one(x * x, axes=axes)),
+        batch_rule=along_new_axis(batched_axes_attr),
         reference=norm_reference,
         lower=norm_lower,
         accepts=FLOATS,
-        fusion_barrier=True,
-        batch_attrs=batched_axes_attr,
         samples=(
             OpExample(((2, 3, 4),), {"axes": (0, 2)}, AWAY_FROM_ZERO),
             OpExample(((3,),), {"axes": (0,)}, AWAY_FROM_ZERO),

@@ -91,7 +91,7 @@ const = inactive_op(
     lower=const_lower,
     direct=True,
     fill_value=const_fill_value,
-    bit_exact=True,
+    traits=("bit exact",),
     samples=tuple(
         OpExample((), {"value": v, "type": Tensor(d, s)})
         for v, d, s in ((True, BOOL, ()), (-7, I32, (3,)), (1.5, F32, (2, 0)), (2.5, F64, (2, 1)), (1 + 2j, C64, (2,)))
@@ -104,7 +104,7 @@ dense = inactive_op(
     type=dense_type,
     reference=lambda data, type: dense_array(data, type),
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
-    bit_exact=True,
+    traits=("bit exact",),
     samples=tuple(
         OpExample((), {"data": v, "type": Tensor(d, s)})
         for v, d, s in (
@@ -123,7 +123,7 @@ iota = inactive_op(
     type=iota_type,
     reference=iota_reference,
     lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype(type.dtype), type.shape, axis),
-    bit_exact=True,
+    traits=("bit exact",),
     samples=tuple(
         OpExample((), {"type": Tensor(d, s), "axis": a})
         for d, s, a in ((I32, (4,), 0), (I64, (2, 3), 1), (F64, (3, 2), 0), (F32, (2, 0), 1))
@@ -135,8 +135,8 @@ stop = inactive_op(
     type=lambda same, x: x,
     reference=lambda x: x,
     lower=lambda jax, x: x,
-    elementwise=True,
-    why_inactive="stop",
+    traits=("elementwise",),
+    why="stop",
     samples=(OpExample(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
 )
@@ -152,9 +152,8 @@ discrete = inactive_op(
     type=discrete_type,
     reference=lambda value, by: value,
     lower=lambda jax, value, by: value,
-    elementwise=True,
-    bit_exact=True,
-    why_inactive="drawn",
+    traits=("elementwise", "bit exact"),
+    why="drawn",
     samples=(OpExample(((2, 3), (2, 3))), OpExample((FixedOperand((True, False, True), BOOL), (3,)))),
     doc="""The first operand, drawn from a distribution that the second determines, with derivative 0: what is lost is
     the derivative of its mean. Units: u, v -> u. Kinks: none, the path contributes exactly 0.""",

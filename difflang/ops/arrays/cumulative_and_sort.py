@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import BOOL, BOOLS, F64, I8, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.arrays.axis_reductions import upcast_half_array
 from difflang.ops.arrays.shape_manipulation import pad
@@ -21,6 +21,7 @@ from difflang.ops.op_factories import (
     Array,
     FixedOperand,
     OpExample,
+    along_new_axis,
     inactive_op,
     linear_op,
     tensor_type,
@@ -91,11 +92,11 @@ cumsum = linear_op(
     "cumsum",
     type=along_axis_type(NUMBERS),
     transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
-    carries=True,
+    traits=("data movement",),
+    batch_rule=along_new_axis(batched_axis_attr),
     reference=cumulative_reference(np.cumsum),
     lower=accumulate_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
     accepts=NUMBERS,
-    batch_attrs=batched_axis_attr,
     samples=SAMPLES,
     doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
 )
@@ -179,8 +180,10 @@ recurrence = OPS.declare(
     Op(
         "recurrence",
         type=recurrence_type,
-        jvp=(None, recurrence_factor_jvp, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
-        transpose=(None, None, recurrence_term_transpose),
+        derivative=OperandRules(
+            jvp=(None, recurrence_factor_jvp, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
+            transpose=(None, None, recurrence_term_transpose),
+        ),
         reference=recurrence_reference,
         lower=accumulate_in_f32(recurrence_lower),
         accepts=HOLOMORPHIC_DTYPES,
@@ -225,11 +228,11 @@ cumprod = OPS.declare(
     Op(
         "cumprod",
         type=along_axis_type(REALS),
-        jvp=(cumprod_jvp,),
+        derivative=OperandRules(jvp=(cumprod_jvp,)),
+        batch_rule=along_new_axis(batched_axis_attr),
         reference=cumulative_reference(np.cumprod),
         lower=accumulate_in_f32(cumprod_lower),
         accepts=REALS,
-        batch_attrs=batched_axis_attr,
         samples=(*SAMPLES, OpExample(((7,),), {"axis": 0, "reverse": True})),
         doc="""Running products along an axis, from its end if `reverse`; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
@@ -278,7 +281,7 @@ argsort = inactive_op(
     reference=argsort_reference,
     lower=argsort_lower,
     accepts=REALS,
-    batch_attrs=lambda n, axis, descending: {"axis": axis + 1, "descending": descending},
+    batch_rule=along_new_axis(lambda n, axis, descending: {"axis": axis + 1, "descending": descending}),
     samples=(
         OpExample(((3, 4),), {"axis": 1, "descending": False}),
         OpExample(((3, 4),), {"axis": 0, "descending": True}),

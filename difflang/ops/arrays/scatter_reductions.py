@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
 from difflang.ops.arrays.axis_reductions import dtype_maximum, dtype_minimum
 from difflang.ops.arrays.cumulative_and_sort import recurrence, shift_along_axis
@@ -163,12 +163,12 @@ def scatter_extremum_op(name: str, better: Op, reference: Any, lower: str, nothi
         Op(
             name,
             type=scatter_type(REALS),
-            jvp=(x_rule, scatter_extremum_jvp(better), None),
+            traits=("scatter",),
+            derivative=OperandRules(jvp=(x_rule, scatter_extremum_jvp(better), None)),
             reference=sequential_scatter_reference(combine),
             lower=lowering,
             direct=True,
             batch_rule=batch_scatter,
-            scatters=True,
             accepts=REALS,
             samples=SAMPLES,
             doc=doc,
@@ -264,12 +264,12 @@ scatter_mul = OPS.declare(
     Op(
         "scatter_mul",
         type=scatter_type(NUMBERS),
-        jvp=(scatter_mul_array_jvp, scatter_mul_updates_jvp, None),
+        traits=("scatter",),
+        derivative=OperandRules(jvp=(scatter_mul_array_jvp, scatter_mul_updates_jvp, None)),
         reference=sequential_scatter_reference(np.multiply),
         lower=scatter_mul_lower,
         direct=True,
         batch_rule=batch_scatter,
-        scatters=True,
         accepts=NUMBERS,
         samples=SAMPLES,
         doc="""`x` with items multiplied at the indices (see `gather`); several to one place all count; one out of range

@@ -78,7 +78,7 @@ swap_item = linear_op(
     mask_transpose=swap_choices,
     reference=swap_item_reference,
     lower=swap_item_lower,
-    scatters=True,
+    traits=("scatter",),
     samples=(
         OpExample(((4, 2), FixedOperand(1, I32), (2,))),
         OpExample(((3,), FixedOperand(2, I32), ())),

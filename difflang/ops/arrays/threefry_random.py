@@ -244,7 +244,7 @@ def random_op(
     name: str, type: OpRule, reference: OpRule, lower: OpRule, samples: tuple[OpExample, ...], doc: str, why: Inactivity
 ) -> Op:
     return inactive_op(
-        name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc, why_inactive=why
+        name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc, why=why
     )
 
 

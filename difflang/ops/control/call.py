@@ -7,7 +7,7 @@ from typing import Any
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import call_dataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -84,9 +84,7 @@ call = OPS.declare(
         call_reference,
         call_lower,
         direct=True,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=transpose,
+        derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=call_dataflow,
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
     )

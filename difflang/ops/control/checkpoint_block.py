@@ -16,7 +16,7 @@ from typing import Any
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import checkpoint_dataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -177,11 +177,8 @@ checkpoint = OPS.declare(
         checkpoint_reference,
         checkpoint_lower,
         direct=True,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=transpose,
-        without_derivative=as_primal_call,
-        fusion_barrier=True,
+        traits=("fusion barrier",),
+        derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=checkpoint_dataflow,
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode saves the operands and the
         other results, and recomputes the rest in an equation with `recompute` set, which nothing is moved into or out

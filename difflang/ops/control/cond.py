@@ -9,7 +9,7 @@ from typing import Any
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import cond_dataflow
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.ad_interface import (
@@ -187,10 +187,8 @@ cond = OPS.declare(
         cond_reference,
         cond_lower,
         direct=True,
-        fusion_barrier=True,
-        linearize=linearize_cond,
-        jvp_region=cond_jvp,
-        transpose_region=transpose_cond,
+        traits=("fusion barrier",),
+        derivative=EquationRules(linearize=linearize_cond, jvp=cond_jvp, transpose=transpose_cond),
         region_dataflow=cond_dataflow,
         doc="""cond(pred, *operands) {then} {else}: the results of the region that `pred` chooses; the other does not
         run. Kinks: the derivative is that of the branch taken.""",

@@ -14,7 +14,7 @@ from typing import Any
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -170,11 +170,13 @@ custom_derivative = OPS.declare(
         custom_derivative_reference,
         custom_derivative_lower,
         direct=True,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=reject_transpose,
-        without_derivative=as_primal_call,
-        custom_rule_name=lambda eqn: eqn.attrs["name"],
+        derivative=EquationRules(
+            linearize=linearize,
+            jvp=jvp,
+            transpose=reject_transpose,
+            without_derivative=as_primal_call,
+            custom_rule_name=lambda eqn: eqn.attrs["name"],
+        ),
         doc="""custom_derivative(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent
         of each that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )
@@ -185,7 +187,7 @@ self_call = OPS.declare(
         self_call_type,
         reject_unexpanded("self_call"),
         reject_unexpanded("self_call"),
-        linearize=reject_unexpanded("self_call"),
+        derivative=EquationRules(linearize=reject_unexpanded("self_call")),
         doc="""self_call(*xs): in the rule of a function, that function, which has the rule. `results` are its
         types.""",
     )

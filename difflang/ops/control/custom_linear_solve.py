@@ -13,7 +13,7 @@ from typing import Any
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -145,10 +145,12 @@ custom_linear_solve = OPS.declare(
         custom_solve_reference,
         custom_solve_lower,
         direct=True,
-        linearize=linearize,
-        transpose_region=transpose,
-        linear_in=linear_in,
-        custom_rule_name=lambda eqn: eqn.regions[0].name,
+        derivative=EquationRules(
+            linearize=linearize,
+            transpose=transpose,
+            linear_in=linear_in,
+            custom_rule_name=lambda eqn: eqn.regions[0].name,
+        ),
         doc="""custom_linear_solve(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in
         `solve`. `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver
+from difflang.ir.op import OPS, DerivativeOperator, Op, OpRule, TypeSolver
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import Ad, Mask, or_zeros, require_same_types, spread_by_mask
 
@@ -99,7 +99,7 @@ jvp = OPS.declare(
         jvp_type,
         reject_unexpanded("jvp"),
         reject_unexpanded("jvp"),
-        expand=jvp_expand,
+        derivative=DerivativeOperator(jvp_expand),
         doc="""jvp(*xs, *dxs) {f}: f's results and their tangents. `wrt` says which params have a tangent.""",
     )
 )
@@ -109,8 +109,8 @@ vjp = OPS.declare(
         vjp_type,
         reject_unexpanded("vjp"),
         reject_unexpanded("vjp"),
-        expand=vjp_expand,
-        non_holomorphic=True,
+        traits=("not holomorphic",),
+        derivative=DerivativeOperator(vjp_expand),
         doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names. The whole program
         is to take at most `limit` bytes, if it is not 0.""",
     )
@@ -121,7 +121,7 @@ jet = OPS.declare(
         jet_type,
         reject_unexpanded("jet"),
         reject_unexpanded("jet"),
-        expand=jet_expand,
+        derivative=DerivativeOperator(jet_expand),
         doc="""jet(*xs, *dxs) {f}: f's results along the line `xs + t dxs`, and their Taylor coefficients in t up to
         `order`. `wrt` says which params move. With `nests`, nested tangents give the coefficients of a function with
         an op that has no series.""",

@@ -18,7 +18,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, ExternalObject, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.ops.ad_interface import Ad, Mask, Tangents, TransposeRequest, or_zeros, require_same_types, spread_by_mask
 from difflang.ops.control.custom_linear_solve import mask_unchosen
@@ -211,10 +211,12 @@ extern = OPS.declare(
         extern_type,
         extern_reference,
         extern_lower,
-        linearize=linearize,
-        transpose_region=transpose,
-        linear_in=linear_in,
-        custom_rule_name=lambda eqn: display_name(eqn.attrs["function"]),
+        derivative=EquationRules(
+            linearize=linearize,
+            transpose=transpose,
+            linear_in=linear_in,
+            custom_rule_name=lambda eqn: display_name(eqn.attrs["function"]),
+        ),
         doc="""extern(*operands): the results of a `function` that Python gives; it is linear in the last `linear`
         operands. Units: as declared. Kinks: those of the rule that it has.""",
     )

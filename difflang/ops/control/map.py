@@ -11,7 +11,7 @@ import numpy as np
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import map_dataflow
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor, Type, sequence_item_type, stacked_type
@@ -271,9 +271,7 @@ map_ = OPS.declare(
         map_type,
         map_reference,
         map_lower,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=transpose,
+        derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=map_dataflow,
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
         size `length`.""",

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, ExternalObject, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -173,10 +173,12 @@ opaque_call = OPS.declare(
         opaque_call_type,
         lambda *arrays, function: function.run(*arrays),
         lambda jax, *arrays, function: reject_opaque_call(function),
-        linearize=linearize,
-        transpose_region=transpose,
-        linear_in=linear_in,
-        custom_rule_name=lambda eqn: function_of(eqn).name,
+        derivative=EquationRules(
+            linearize=linearize,
+            transpose=transpose,
+            linear_in=linear_in,
+            custom_rule_name=lambda eqn: function_of(eqn).name,
+        ),
         doc="""opaque_call(*operands): the results of a `function` of which only the types are known; it is linear in
         its last `linear` operands. Units: as declared. Kinks: its own.""",
     )

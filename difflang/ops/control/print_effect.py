@@ -13,7 +13,7 @@ import numpy as np
 
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import TextSink
-from difflang.ir.op import OPS, Op, TypeSolver
+from difflang.ir.op import OPS, Inactive, Op, TypeSolver
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.ad_interface import require_same_types
 from difflang.ops.value_formatting import TextTemplate, count_arrays, render_template
@@ -74,7 +74,7 @@ print_op = OPS.declare(
         print_type,
         print_reference,
         print_lower,
-        inactive=True,
+        derivative=Inactive(),
         effect="print",
         doc="""print(when, *values): where `when` holds, the `text` of these values is printed; with a `site` it is the
         message of the check with that number. Kinks: none; it has no results.""",

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn
-from difflang.ir.op import Op, TypeSolver
+from difflang.ir.op import EquationRules, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
 
 
@@ -58,8 +58,7 @@ recur = Op(
     recur_type,
     reject_unfinished,
     reject_unfinished,
-    linearize=reject_derivative,
-    transpose_region=reject_derivative,
+    derivative=EquationRules(linearize=reject_derivative, transpose=reject_derivative),
     doc="""recur(*arguments, *failure): the results of function number `function` of the group that is being made.
     With `word` the last three operands are the failure so far: where there is one, nothing is called.""",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Op, OpRule
+from difflang.ir.op import Inactive, Op, OperandRules, OpRule
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, NUMBERS, REALS
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
@@ -99,7 +99,7 @@ def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str
     """Elementwise logic on booleans."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise_op(
-        name, inactive=True, bit_exact=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
+        name, traits=("bit exact",), derivative=Inactive(), reference=reference, lower=lower, doc=doc, accepts=BOOLS,
         samples=(OpExample(tuple(FixedOperand(side, BOOL) for side in sides[:count])),),
     )  # fmt: skip
 
@@ -169,7 +169,7 @@ def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
 
 clamp = elementwise_op(
     "clamp",
-    jvp=(clamp_low_jvp, clamp_value_jvp, clamp_high_jvp),
+    derivative=OperandRules(jvp=(clamp_low_jvp, clamp_value_jvp, clamp_high_jvp)),
     reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
     lower=clamp_lower,
     accepts_fill=True,

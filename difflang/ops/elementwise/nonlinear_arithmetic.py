@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Op, OpRule, Root
+from difflang.ir.op import Factors, Inactive, Op, OpRule, Root
 from difflang.ir.tensor_types import F64, FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
 from difflang.ops.op_factories import (
@@ -66,7 +66,7 @@ integer_pow = unary_op(
     lower=integer_pow_lower,
     formula_dtypes=(F64,),
     accepts=NUMBERS,
-    factors=lambda eqn: [(eqn.operands[0], eqn.attrs["n"])] if eqn.attrs["n"] > 0 else [],
+    powers=Factors(lambda eqn: [(eqn.operands[0], eqn.attrs["n"])] if eqn.attrs["n"] > 0 else []),
     samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
     Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",
@@ -126,7 +126,7 @@ SIGNED_PAIR = (UniformSamples(-20.0, 20.0), UniformSamples(2.5, 4.5))
 
 floor_div = elementwise_op(
     "floor_div",
-    inactive=True,
+    derivative=Inactive(),
     reference=np.floor_divide,
     lower=floor_div_lower,
     accepts=REALS,
@@ -153,7 +153,7 @@ sign = piecewise_constant_op(
     reference=np.sign,
     lower=lambda jax, x: jax.lax.sign(x),
     accepts=REALS,
-    why_inactive="comparison",
+    why="comparison",
     doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
 )
 absolute = unary_op(
@@ -162,7 +162,7 @@ absolute = unary_op(
     reference=np.abs,
     lower=lambda jax, x: jax.lax.abs(x),
     accepts=SIGNED + FLOATS,
-    root=Root(2, lambda x: integer_pow.one(x, n=2)),
+    powers=Root(2, lambda x: integer_pow.one(x, n=2)),
     samples=UniformSamples(-2.0, 2.0, avoid=(0.0,)),
     doc="""Absolute value. Units: u -> u. Kinks: 0 at 0.""",
 )
@@ -208,7 +208,7 @@ def bitwise_op(
     name: str, reference: OpRule, lower: OpRule, doc: str, samples: Any = (ANY_INTEGERS, ANY_INTEGERS)
 ) -> Op:
     return elementwise_op(
-        name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=INTEGERS, samples=samples
+        name, derivative=Inactive(), reference=reference, lower=lower, doc=doc, accepts=INTEGERS, samples=samples
     )
 
 

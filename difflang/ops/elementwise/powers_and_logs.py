@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Op
+from difflang.ir.op import FactoredForm, Op
 from difflang.numerics import accurate_elementary
 from difflang.ops.arrays.constants import stop
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, isinf, logical_and
@@ -71,7 +71,7 @@ pow_ = binary_op(
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=np.power,
     lower=pow_lower,
-    factored=lambda x, y: factor_power(pow_, x, y),
+    powers=FactoredForm(lambda x, y: factor_power(pow_, x, y)),
     accepts=HOLOMORPHIC_DTYPES,
     samples=(POSITIVE, UniformSamples()),
     doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
@@ -88,7 +88,7 @@ power_less = binary_op(
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=lambda x, y, n: accurate_elementary.power_minus_integer(np, x, y, n, np.power),
     lower=power_less_lower,
-    factored=lambda x, y, n: factor_power(power_less, x, y, n=n),
+    powers=FactoredForm(lambda x, y, n: factor_power(power_less, x, y, n=n)),
     accepts=HOLOMORPHIC_DTYPES,
     samples=tuple(OpExample(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
     doc="""`x^(y-n)`, as if `y - n` were not rounded: for large x that rounding costs digits. Units: 1, 1 -> 1.

@@ -105,7 +105,7 @@ sqrt = unary_op(
     reference=np.sqrt,
     lower=sqrt_lower,
     accepts=HOLOMORPHIC_DTYPES,
-    root=Root(2, sqrt_radicand, sqrt_domain),
+    powers=Root(2, sqrt_radicand, sqrt_domain),
     samples=POSITIVE,
     doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
@@ -127,7 +127,7 @@ cbrt = unary_op(
     reference=cbrt_reference,
     lower=cbrt_lower,
     formula_dtypes=(F64,),
-    root=Root(3, lambda x: x),
+    powers=Root(3, lambda x: x),
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
 )
@@ -160,7 +160,7 @@ root_of_squares = unary_op(
     jvp=root_of_squares_jvp,
     reference=np.sqrt,
     lower=lambda jax, x: jax.lax.sqrt(x),
-    root=Root(2, lambda x: x),
+    powers=Root(2, lambda x: x),
     samples=POSITIVE,
     doc="""The square root of a sum of squares, whose tangent is 0 where the sum is. Units: u -> u^(1/2).
     Kinks: 0 at 0, with second derivative NaN; NaN below.""",
@@ -211,7 +211,7 @@ hypot = binary_op(
     jvp=(lambda d, z, x, y: d * hypot_share.one(x, y), lambda d, z, x, y: d * hypot_share.one(y, x)),
     reference=np.hypot,
     lower=hypot_lower,
-    root=Root(2, lambda x, y: x * x + y * y),
+    powers=Root(2, lambda x, y: x * x + y * y),
     samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
     doc="""`sqrt(x^2 + y^2)` without overflow. Units: u, u -> u. Kinks: 0 at (0, 0).""",
 )

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Op, OperandRules
 from difflang.ir.tensor_types import F32, F64, DType
 from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.elementary_functions import cos, sech2, sin, tanh
-from difflang.ops.op_factories import Array, UniformSamples, same_type_rule, tensor_type
+from difflang.ops.op_factories import Array, UniformSamples, along_new_axis, same_type_rule, tensor_type
 
 MAX_RATIONAL_ARGUMENT = 0.625
 NUMERATOR = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
@@ -57,11 +57,11 @@ tanh_and_slope = OPS.declare(
         tanh_and_slope_reference,
         lambda jax, x: (tanh.lower(jax, x), sech2.lower(jax, x)),
         """`tanh(x)` and `1 / cosh(x)^2`, for one exponential on the CPU. Units: 1 -> 1, 1. Kinks: none.""",
-        jvp=(lambda dx, ys, x: (dx * ys[1], dx * (ys[0] * ys[1] * -2.0)),),
+        derivative=OperandRules(jvp=(lambda dx, ys, x: (dx * ys[1], dx * (ys[0] * ys[1] * -2.0)),)),
+        batch_rule=along_new_axis(lambda n, **attrs: attrs),
         cpu_lower_rule=lambda jax, x: tanh_and_slope_formula(jax.numpy, x),
         direct=True,
         accepts=(F64,),
-        batch_attrs=lambda n, **attrs: attrs,
         samples=(UniformSamples(),),
     )
 )

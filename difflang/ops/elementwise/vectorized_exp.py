@@ -56,7 +56,7 @@ def exp_by_polynomials(m: Any, x: Any) -> Any:
 
 vectorized_exp = elementwise_op(
     "vectorized_exp",
-    jvp=exp.jvp,
+    derivative=exp.derivative,
     reference=exp.reference,
     lower=exp.lower,
     cpu_lower_rule=lambda jax, x: exp_by_polynomials(jax.numpy, x),
@@ -67,7 +67,7 @@ vectorized_exp = elementwise_op(
 
 vectorized_exp_sub = elementwise_op(
     "vectorized_exp_sub",
-    jvp=exp_sub.jvp,
+    derivative=exp_sub.derivative,
     reference=exp_sub.reference,
     lower=exp_sub.lower,
     cpu_lower_rule=lambda jax, x, y: exp_by_polynomials(jax.numpy, subtract_or_zero(jax, x, y)),

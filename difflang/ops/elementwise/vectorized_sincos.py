@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn
-from difflang.ir.op import OPS, Op, TypeSolver
+from difflang.ir.op import OPS, Op, OperandRules, TypeSolver
 from difflang.ir.tensor_types import F32, F64, Tensor
 from difflang.numerics.accurate_elementary import horner
 from difflang.ops.elementwise.elementary_functions import cos, sin
-from difflang.ops.op_factories import Array, OpExample, same_type_rule, tensor_type
+from difflang.ops.op_factories import Array, OpExample, along_new_axis, same_type_rule, tensor_type
 
 # The largest |x| for which the reduction is accurate.
 MAX_ARGUMENT = {F32: 1e4, F64: 1e6}
@@ -119,12 +119,12 @@ sin_and_cos = OPS.declare(
         sincos_lower,
         """Those of `sin(x)` and `cos(x)` that it `gives`, by polynomials on the CPU, where no |x| is more than
         1e4 (f32) or 1e6 (f64). Units: radians -> 1. Kinks: none.""",
-        jvp=(sincos_jvp,),
+        traits=("fusion barrier",),
+        derivative=OperandRules(jvp=(sincos_jvp,)),
+        batch_rule=along_new_axis(lambda n, **attrs: attrs),
         cpu_lower_rule=sincos_cpu_lower,
         direct=True,
-        fusion_barrier=True,
         accepts=(F32, F64),
-        batch_attrs=lambda n, **attrs: attrs,
         samples=tuple(
             [
                 OpExample((shape,), {"gives": gives})

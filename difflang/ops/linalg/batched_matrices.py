@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, Trait, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.elementwise.comparison_and_logic import eq
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, tensor_type, zeros_of_type
+from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, along_new_axis, tensor_type, zeros_of_type
 
 # ---- Types
 
@@ -55,7 +55,7 @@ def magnitude_dtype(same: TypeSolver, a: Tensor) -> DType:
 
 
 def batched_stack_attrs(n: Dim) -> dict[str, Any]:
-    """The `batch_attrs` of an op on matrices: a batch axis is one more leading axis."""
+    """The attributes of an op on matrices under a batch: its axis is one more leading axis."""
     return {}
 
 
@@ -82,14 +82,14 @@ def matrix_op(
     samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
-    non_holomorphic: bool = False,
+    traits: tuple[Trait, ...] = (),
     phase_invariants: OpRule | None = None,
 ) -> Op:
     """A function of each matrix in a batch. 16-bit floats are computed in f32."""
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples,
-        non_holomorphic=non_holomorphic, phase_invariants=phase_invariants,        cost=cubic_flops,
+        derivative=OperandRules(jvp=(jvp,)), traits=traits, batch_rule=along_new_axis(batched_stack_attrs),
+        accepts=accepts, samples=samples, phase_invariants=phase_invariants, cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -114,8 +114,8 @@ def directional_matrix_op(
 
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True, accepts=accepts,
-        samples=samples,        cost=cubic_flops,
+        derivative=OperandRules(jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True),
+        accepts=accepts, samples=samples, cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 

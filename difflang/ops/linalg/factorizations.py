@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, le, lt
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
@@ -97,11 +97,13 @@ solve_triangular = OPS.declare(
     Op(
         "solve_triangular",
         type=solve_type,
-        jvp=(
-            solve_triangular_jvp,
-            lambda db, x, a, b, **how: solve_triangular.one(a, db, **how),
+        derivative=OperandRules(
+            jvp=(
+                solve_triangular_jvp,
+                lambda db, x, a, b, **how: solve_triangular.one(a, db, **how),
+            ),
+            transpose=(None, solve_triangular_transpose),
         ),
-        transpose=(None, solve_triangular_transpose),
         reference=upcast_matrix_reference(solve_triangular_reference),
         lower=upcast_matrix_lowering(solve_triangular_lower),
         accepts=MATRIX_DTYPES,
@@ -143,7 +145,7 @@ cholesky = matrix_op(
     "cholesky",
     type=lambda same, a: same_square_type(same, a, of=MATRIX_DTYPES),
     accepts=MATRIX_DTYPES,
-    non_holomorphic=True,
+    traits=("not holomorphic",),
     jvp=cholesky_jvp,
     reference=cholesky_reference,
     lower=lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True),
@@ -234,7 +236,7 @@ qr = matrix_op(
     "qr",
     type=qr_type,
     accepts=MATRIX_DTYPES,
-    non_holomorphic=True,
+    traits=("not holomorphic",),
     phase_invariants=lambda q, r: (phase_free_product(q, q), phase_free_product(adjoint(r), adjoint(r))),
     jvp=qr_jvp,
     reference=qr_reference,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.shape_manipulation import slice_axis
@@ -88,8 +88,10 @@ solve = OPS.declare(
     Op(
         "solve",
         type=solve_type,
-        jvp=(solve_jvp, lambda db, x, a, b, transposed: solve.one(a, db, transposed=transposed)),
-        transpose=(None, solve_transpose),
+        derivative=OperandRules(
+            jvp=(solve_jvp, lambda db, x, a, b, transposed: solve.one(a, db, transposed=transposed)),
+            transpose=(None, solve_transpose),
+        ),
         reference=upcast_matrix_reference(solve_reference),
         lower=upcast_matrix_lowering(solve_lower),
         accepts=MATRIX_DTYPES,
@@ -335,7 +337,7 @@ slogdet = matrix_op(
     "slogdet",
     type=slogdet_type,
     accepts=MATRIX_DTYPES,
-    non_holomorphic=True,
+    traits=("not holomorphic",),
     jvp=slogdet_jvp,
     reference=slogdet_reference,
     lower=slogdet_lower,

@@ -31,7 +31,7 @@ def declare_transfer(name: str, space: str, doc: str) -> Op:
         accepts=(*NUMBERS, BOOL),
         samples=(UniformSamples(),),
         doc=doc,
-        pinned=True,
+        traits=("pinned",),
     )
 
 

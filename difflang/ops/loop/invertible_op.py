@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import invertible_dataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -102,10 +102,7 @@ invertible = OPS.declare(
         invertible_reference,
         invertible_lower,
         direct=True,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=transpose,
-        without_derivative=as_primal_call,
+        derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=invertible_dataflow,
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
         that state and the others, and gives the state before.""",

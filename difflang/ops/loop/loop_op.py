@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, Inactive, MaybeValue, Op, OperandRules, TypeSolver
 from difflang.ir.region_dataflow import loop_dataflow
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type, sequence_item_type, stacked_type
@@ -261,10 +261,8 @@ loop = OPS.declare(
         loop_reference,
         loop_lower,
         direct=True,
-        fusion_barrier=True,
-        linearize=linearize,
-        jvp_region=jvp,
-        transpose_region=transpose,
+        traits=("fusion barrier",),
+        derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=loop_dataflow,
         doc="""loop(limit, *consts, *carry, *xs) {step} [{go}]: at most `limit` steps, and only while `go`. It gives the
         number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
@@ -298,7 +296,7 @@ empty_history = OPS.declare(
         empty_history_type,
         lambda type: [],
         lambda jax, type: EmptyHistory(),
-        inactive=True,
+        derivative=Inactive(),
         doc="""A history without items: it reads zero everywhere.""",
     )
 )
@@ -308,8 +306,9 @@ add_history = OPS.declare(
         add_history_type,
         add_item_lists,
         lambda jax, x, y: HistorySum(x, y),
-        jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
-        transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
+        derivative=OperandRules(
+            jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d), transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct)
+        ),
         doc="""The sum of two histories, item by item; of truths, whether one holds. The shorter one is continued by
         zeros.""",
     )

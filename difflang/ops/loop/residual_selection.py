@@ -194,7 +194,7 @@ def is_differentiable_elementwise(eqn: Eqn) -> bool:
     """Whether an equation may move into the tangent if only that reads it: a differentiable elementwise function."""
     return (
         eqn.op.elementwise
-        and eqn.op.jvp is not None
+        and eqn.op.operand_rules.jvp is not None
         and all(is_differentiable(v) for v in (*eqn.operands, *eqn.results))
     )
 

@@ -17,7 +17,7 @@ from difflang.ir.symbolic_dims import Dim, floor_div
 from difflang.ir.tensor_types import COMPLEXES, F32, F64, I32, Tensor
 from difflang.ops.elementwise.comparison_and_logic import gt, logical_and, lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, OpExample, linear_op, remaining_axes, tensor_type
+from difflang.ops.op_factories import Array, OpExample, along_new_axis, linear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
 Operand = Value | UndefinedPrimal
@@ -141,8 +141,8 @@ fft = linear_op(
     reference=fft_reference,
     lower=fft_lower,
     accepts=COMPLEXES,
-    fusion_barrier=True,
-    batch_attrs=lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse},
+    traits=("fusion barrier",),
+    batch_rule=along_new_axis(lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse}),
     samples=tuple(
         OpExample((shape,), {"axes": axes, "inverse": i}) for i in (False, True) for shape, axes in FFT_CASES
     ),
@@ -156,8 +156,8 @@ rfft = linear_op(
     reference=lambda x, axis: np.fft.rfft(x, axis=axis),
     lower=rfft_lower,
     accepts=(F32, F64),
-    fusion_barrier=True,
-    batch_attrs=lambda n, axis: {"axis": axis + 1},
+    traits=("fusion barrier",),
+    batch_rule=along_new_axis(lambda n, axis: {"axis": axis + 1}),
     samples=tuple(
         OpExample((shape,), {"axis": axis})
         for shape, axis in (((5,), 0), ((6,), 0), ((2, 3), 0), ((4, 2), 0), ((3, 1), 1), ((0, 3), 1))
@@ -172,8 +172,8 @@ irfft = linear_op(
     reference=lambda z, axis, size: np.fft.irfft(z, n=size, axis=axis),
     lower=irfft_lower,
     accepts=COMPLEXES,
-    fusion_barrier=True,
-    batch_attrs=lambda n, axis, size: {"axis": axis + 1, "size": size},
+    traits=("fusion barrier",),
+    batch_rule=along_new_axis(lambda n, axis, size: {"axis": axis + 1, "size": size}),
     samples=tuple(
         OpExample((shape,), {"axis": axis, "size": size})
         for shape, axis, size in (

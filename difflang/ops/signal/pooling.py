@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import mean_over_ties
 from difflang.ops.arrays.shape_manipulation import pad_reference
@@ -156,7 +156,7 @@ windows = linear_op(
     "windows",
     type=windows_type,
     transpose=(lambda ct, x, window, strides: fold.one(ct, strides=strides, size=tensor_type(x).shape[1:-1]),),
-    carries=True,
+    traits=("data movement",),
     reference=windows_reference,
     lower=windows_lower,
     direct=True,
@@ -180,7 +180,7 @@ fold = linear_op(
             ct, window=tensor_type(ws).shape[len(size) + 1 : -1], strides=strides
         ),
     ),
-    carries=True,
+    traits=("data movement",),
     reference=fold_reference,
     lower=fold_lower,
     direct=True,
@@ -296,7 +296,7 @@ max_pool = OPS.declare(
     Op(
         "max_pool",
         type=pool_type,
-        jvp=(max_pool_jvp,),
+        derivative=OperandRules(jvp=(max_pool_jvp,)),
         reference=pool_reference(np.max, -np.inf),
         lower=pool_lower("max", -np.inf),
         direct=True,
@@ -310,7 +310,7 @@ sum_pool = linear_op(
     "sum_pool",
     type=pool_type,
     transpose=(sum_pool_transpose,),
-    carries=True,
+    traits=("data movement",),
     reference=pool_reference(np.sum, 0.0),
     lower=pool_lower("sum", 0.0),
     direct=True,

@@ -54,7 +54,7 @@ def simplify_nested_select(to: Rewriter, eqn: Eqn) -> Replacement:
     truth = eqn.operands[0]
     for side in (1, 2):
         inner = to.makers.get(eqn.operands[side])
-        if inner is None or not inner.op.elementwise or inner.op.selects:
+        if inner is None or not inner.op.elementwise or "select" in inner.op.traits:
             continue
         operands = tuple([selected_side(to, v, truth, side) for v in inner.operands])
         if operands != inner.operands:

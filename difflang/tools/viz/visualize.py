@@ -119,7 +119,7 @@ class VizPipeline(Struct, frozen=True):
     def start(self, wrt: str | None) -> Graph:
         """The input of the optimization passes: without derivative equations."""
         graph = self.graph(wrt)
-        if any(e.op.expand for g in graphs_postorder(graph)[0] for e in g.eqns):
+        if any(e.op.is_derivative for g in graphs_postorder(graph)[0] for e in g.eqns):
             return self.derived(graph)
         return (
             with_symbolic_sizes(graph) if self.named else with_capacity(without_check_messages(graph), INITIAL_CAPACITY)

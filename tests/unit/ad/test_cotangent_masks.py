@@ -222,11 +222,11 @@ def test_choices_at_each_step_of_a_loop_in_one_branch(name: str) -> None:
         np.testing.assert_allclose(twice, f.hvp("x").interpret(*at, 1.0), rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op.transpose], ids=str)
+@pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op.operand_rules.transpose], ids=str)
 def test_every_linear_op_keeps_choices(op: Op) -> None:
     """Where the choice that leaves does not hold, the cotangent is exactly zero; of nothing chosen, nothing is."""
     rng = np.random.default_rng(0)
-    rules = op.transpose or ()
+    rules = op.operand_rules.transpose or ()
     for call in calls_of(op, (F64, C128)):
         for place in [i for i, here in enumerate(call.wrt) if here and rules[min(i, len(rules) - 1)] is not None]:
             linear = tuple(i == place for i in range(len(call.arrays)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Op, OperandRules, OpRule
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.ad_interface import LinearizedGraph
 
@@ -88,9 +90,9 @@ def test_derivative_equations_stand_where_the_primal_stands() -> None:
     ]
 
 
-def broken(**facts: object) -> Op:
+def broken(jvp: Sequence[OpRule | None]) -> Op:
     """An op that is in no registry, on one array."""
-    return Op("broken", lambda same, x: x, lambda x: x, lambda jax, x: x, "", **facts)  # type: ignore[arg-type]
+    return Op("broken", lambda same, x: x, lambda x: x, lambda jax, x: x, "", OperandRules(jvp=jvp))
 
 
 def test_an_op_without_a_rule_for_an_active_operand_is_our_fault() -> None:

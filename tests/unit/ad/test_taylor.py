@@ -136,7 +136,7 @@ def test_the_cost_of_every_function_is_quadratic_in_the_order(name: str) -> None
 
 
 BINARY = {name: op.samples[0].attrs if isinstance(op.samples[0], OpExample) else {}
-          for name, op in OPS.items() if op.elementwise and len(op.jvp or op.transpose or ()) == 2}  # fmt: skip
+          for name, op in OPS.items() if op.elementwise and len(op.operand_rules.of_operands) == 2}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BINARY)

@@ -11,7 +11,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import Op
+from difflang.ir.op import Op, OperandRules
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.ad_interface import Mask, TransposedGraph
 
@@ -58,7 +58,8 @@ def test_what_is_not_linear_cannot_be_turned_round(body: object) -> None:
 
 
 def test_a_rule_that_gives_another_type_is_our_fault() -> None:
-    bad = Op("bad", lambda same, x: x, lambda x: x, lambda jax, x: x, "", transpose=(lambda ct, x: wide(ct, 3),))
+    rules = OperandRules(transpose=(lambda ct, x: wide(ct, 3),))
+    bad = Op("bad", lambda same, x: x, lambda x: x, lambda jax, x: x, "", rules)
     with pytest.raises(InternalError, match=r"the transpose of bad has type f64\[3\], not f64\[\]"):
         transposed(build_region([FLOAT], lambda x: bad(x)), (True,))
 

@@ -19,7 +19,7 @@ from difflang.gradcheck.gradient_check import check_gradient
 from difflang.gradcheck.report import GradcheckReport
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
+from difflang.ir.op import OPS, Inactive, OperandRules
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.passes.dce import dce
@@ -190,19 +190,20 @@ def test_the_report_shows_both_numbers_under_the_line() -> None:
 
 def test_an_error_far_below_the_precision_of_the_program_is_found() -> None:
     """A part in a hundred million is less than an f32 can hold; rules are compared beyond that."""
-    rule = OPS["exp"].jvp
-    assert rule is not None and rule[0] is not None
-    right: Callable[..., Value] = rule[0]
-    force_setattr(OPS["exp"], "jvp", (lambda d, y, x: right(d, y, x) * (1 + 1e-8),))
+    derivative = OPS["exp"].operand_rules
+    assert derivative.jvp is not None and derivative.jvp[0] is not None
+    right: Callable[..., Value] = derivative.jvp[0]
+    wrong = replace(derivative, jvp=(lambda d, y, x: right(d, y, x) * (1 + 1e-8),))
+    force_setattr(OPS["exp"], "derivative", wrong)
     try:
         report = audited("fn f(x: f32) -> f32 = exp(x)", 0.3)
     finally:
-        force_setattr(OPS["exp"], "jvp", rule)
+        force_setattr(OPS["exp"], "derivative", derivative)
     assert report.fault is not None and report.fault.op == "exp"
 
 
 def test_an_op_that_wrongly_claims_to_have_no_derivative_is_found() -> None:
-    silent = replace(OPS["exp"], jvp=None, inactive=True)
+    silent = replace(OPS["exp"], derivative=Inactive())
     graph = build_region([FLOAT], lambda x: [silent.one(x) * x])
     report = check_gradient(graph, [np.asarray(0.3)], (True,))
     assert report.fault is not None and report.fault.op == "exp"
@@ -281,12 +282,12 @@ def test_beside_it_there_is_none(expression: str, x: float, op: str) -> None:
 
 
 def test_a_slope_that_no_convention_gives_is_a_fault_at_a_kink_too() -> None:
-    rule = OPS["abs"].jvp
-    force_setattr(OPS["abs"], "jvp", (lambda d, y, x: d * 1.5,))
+    derivative = OPS["abs"].derivative
+    force_setattr(OPS["abs"], "derivative", OperandRules(jvp=(lambda d, y, x: d * 1.5,)))
     try:
         report = audited("fn f(x: f64) -> f64 = abs(x)", 0.0)
     finally:
-        force_setattr(OPS["abs"], "jvp", rule)
+        force_setattr(OPS["abs"], "derivative", derivative)
     assert report.fault is not None and report.fault.op == "abs"
 
 

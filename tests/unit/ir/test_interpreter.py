@@ -12,14 +12,14 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.tensor_types import BF16, F32, F64, I32, History, Tensor
 
 VECTOR = Tensor(F64, (3,))
 
 
 def giving(array: object) -> Op:
-    return Op("odd", lambda same, x: x, lambda x: array, lambda jax, x: x, "", inactive=True)
+    return Op("odd", lambda same, x: x, lambda x: array, lambda jax, x: x, "", Inactive())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_result_of_another_type_names_the_op(array: object, message: str) -> N
 
 
 def test_a_wrong_number_of_results_names_the_op() -> None:
-    odd = Op("odd", lambda same, x: (x, x), lambda x: (x,), lambda jax, x: x, "", inactive=True)
+    odd = Op("odd", lambda same, x: (x, x), lambda x: (x,), lambda jax, x: x, "", Inactive())
     with pytest.raises(InternalError, match="odd gave 1 results, not 2"):
         evaluate(build_region([FLOAT], lambda x: odd(x)), np.float64(1.0))
 

@@ -12,7 +12,7 @@ from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.json_codec import RENAMED_ATTRS, RENAMED_OPS, graph_from_json, graph_to_json
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.structural_equality import graphs_equal
 from difflang.ir.symbolic_dims import FloorDiv, atom_dim, dim_name
 from difflang.ir.tensor_types import C64, F32, I32, History, Tensor
@@ -38,7 +38,7 @@ ATTRIBUTES = (
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch) -> Op:
     """An op that takes any attribute."""
-    op = Op("probe", lambda same, *_, value: F, lambda **_: 0, lambda jax, **_: 0, "A test's own.", inactive=True)
+    op = Op("probe", lambda same, *_, value: F, lambda **_: 0, lambda jax, **_: 0, "A test's own.", Inactive())
     monkeypatch.setitem(OPS, "probe", op)
     return op
 
@@ -63,7 +63,7 @@ def test_text_and_json_load_back_equal(seed: int) -> None:
 @pytest.mark.parametrize(("old", "new"), RENAMED_OPS.items())
 def test_older_names_of_ops_load(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert OPS[new] and old not in OPS
-    op = Op(new, lambda same, x: x, lambda x: x, lambda jax, x: x, "A test's own.", inactive=True)
+    op = Op(new, lambda same, x: x, lambda x: x, lambda jax, x: x, "A test's own.", Inactive())
     monkeypatch.setitem(OPS, new, op)
     graph = build_region([F], lambda x: op(x))
     text = graph_to_json(graph)
@@ -74,7 +74,7 @@ def test_older_names_of_ops_load(old: str, new: str, monkeypatch: pytest.MonkeyP
     ("op", "old", "new"), [(op, *names) for op, of in RENAMED_ATTRS.items() for names in of.items()]
 )
 def test_older_names_of_attributes_load(op: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = Op(op, lambda same, x, **_: x, lambda x, **_: x, lambda jax, x, **_: x, "A test's own.", inactive=True)
+    stand_in = Op(op, lambda same, x, **_: x, lambda x, **_: x, lambda jax, x, **_: x, "A test's own.", Inactive())
     monkeypatch.setitem(OPS, op, stand_in)
     graph = build_region([F], lambda x: stand_in(x, **{new: 1}))
     text = graph_to_json(graph)

@@ -14,7 +14,7 @@ from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor
 from difflang.lower import graph_to_jax
 from difflang.lower.graph_to_jax import Lowering
@@ -182,7 +182,7 @@ def twice(f: Graph) -> Graph:
 
 
 def test_a_rule_that_gives_too_few_results_is_our_fault() -> None:
-    op = Op("pair", lambda same, x: (x, x), lambda x: (x, x), lambda jax, x: [x], "Gives one.", inactive=True)
+    op = Op("pair", lambda same, x: (x, x), lambda x: (x, x), lambda jax, x: [x], "Gives one.", Inactive())
     builder = Builder()
     x = builder.param(Tensor(F32))
     out = builder.emit(op, [x])

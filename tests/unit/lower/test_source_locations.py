@@ -15,7 +15,7 @@ from difflang.ad.expand_derivatives import differentiate
 from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.graph_to_jax import Lowering
 from difflang.lower.source_locations import SourceFrames
@@ -99,7 +99,7 @@ def failing(message: str) -> Op:
     def lower(jax: object, x: object) -> object:
         raise ValueError(message)
 
-    return Op("failing", lambda same, x: x, lambda x: x, lower, "Fails.", inactive=True)
+    return Op("failing", lambda same, x: x, lambda x: x, lower, "Fails.", Inactive())
 
 
 def test_a_traceback_shows_the_line_of_the_program() -> None:

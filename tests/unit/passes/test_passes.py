@@ -13,7 +13,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import OPS, Op
+from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.ir.text_parser import graph_from_text
 from difflang.ir.text_printer import graph_to_text
@@ -52,7 +52,7 @@ def test_there_are_golden_files() -> None:
 @pytest.fixture
 def shout(monkeypatch: pytest.MonkeyPatch) -> Op:
     """An op with an effect."""
-    op = Op("shout", lambda same, x: x, lambda x: x, lambda jax, x: x, "A test's own.", inactive=True, effect="print")
+    op = Op("shout", lambda same, x: x, lambda x: x, lambda jax, x: x, "A test's own.", Inactive(), effect="print")
     monkeypatch.setitem(OPS, "shout", op)
     return op
 
