@@ -11,9 +11,11 @@ from heapq import heappop, heappush
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, MaybeValue
+from difflang.ir.op import MaybeValue
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.ad_interface import add_tangents, choice_type, or_choices, zeros
+from difflang.ops.arrays.shape_manipulation import concat
+from difflang.ops.elementwise.comparison_and_logic import logical_and, logical_not
 
 AxisWindow = tuple[int, int]  # start and stop along an axis
 
@@ -72,7 +74,7 @@ class CotangentAccumulator:
     def set_mask(self, ct: Value, *choices: MaybeValue) -> Value:
         """The cotangent itself, recorded as zero except where all of these masks hold."""
         kept = [c for c in choices if c is not None]
-        self.masks[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
+        self.masks[ct] = kept[0] if len(kept) == 1 else logical_and.one(*kept)
         return ct
 
     def select_mask(self, truth: Value, number: int) -> Value:
@@ -80,7 +82,7 @@ class CotangentAccumulator:
         if number == 1:
             return truth
         if truth not in self.negated_masks:
-            self.negated_masks[truth] = OPS["logical_not"].one(truth)
+            self.negated_masks[truth] = logical_not.one(truth)
         return self.negated_masks[truth]
 
 
@@ -118,4 +120,4 @@ def join_windows(builder: Builder, row: list[tuple[AxisWindow, Value]], axis: in
         if part_ct is not None:
             parts.append(builder.capture(part_ct))
         end = stop
-    return parts[0] if len(parts) == 1 else OPS["concat"].one(*parts, axis=axis)
+    return parts[0] if len(parts) == 1 else concat.one(*parts, axis=axis)

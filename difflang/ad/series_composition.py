@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, MaybeValue
+from difflang.ir.op import MaybeValue
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import Mask
 from difflang.ops.arrays.axis_reductions import reduce_sum
-from difflang.ops.arrays.shape_manipulation import concat, slice_axis
+from difflang.ops.arrays.shape_manipulation import broadcast, concat, reshape, slice_axis
 
 
 class SeriesPowers:
@@ -56,15 +56,15 @@ class SeriesPowers:
         columns = [slice_axis(self.columns[m - 1], 1, 0, n - 1) for _, m in terms]
         shape = (len(terms), n - 1, *self.like.shape)
         factors = concat_parts([self.raised(u, 1) for u, _ in terms])
-        spread = OPS["broadcast"].one(factors, shape=shape, axes=(0, *range(2, len(shape))))
+        spread = broadcast.one(factors, shape=shape, axes=(0, *range(2, len(shape))))
         total = reduce_sum.one(spread * concat_parts(columns), axes=(0,))
-        return OPS["reshape"].one(total, shape=(1, *shape[1:]))
+        return reshape.one(total, shape=(1, *shape[1:]))
 
     def raised(self, x: MaybeValue, axes: int) -> Value:
         """The array with leading axes of size 1."""
         if x is None:
             return self.zeros(*[1] * axes)
-        return OPS["reshape"].one(x, shape=(*[1] * axes, *self.like.shape))
+        return reshape.one(x, shape=(*[1] * axes, *self.like.shape))
 
     def zeros(self, *lead: int) -> Value:
         return self.builder.const(0.0, Tensor(self.like.dtype, (*lead, *self.like.shape)))
@@ -77,7 +77,7 @@ class SeriesPowers:
             return None
         rows = [(0, n)] if len(chosen) == n else [(j - 1, j) for j, _ in chosen]
         powers = concat_parts([slice_axis(column, 1, *row) for row in rows], 1)
-        flat = OPS["reshape"].one(powers, shape=(len(chosen), *self.like.shape))
+        flat = reshape.one(powers, shape=(len(chosen), *self.like.shape))
         return reduce_sum.one(concat_parts([self.raised(c, 1) for _, c in chosen]) * flat, axes=(0,))
 
 

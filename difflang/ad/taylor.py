@@ -17,10 +17,12 @@ from difflang.ad.series_composition import SeriesPowers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, FactoredForm, MaybeValue, Op
+from difflang.ir.op import FactoredForm, MaybeValue, Op
 from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import Mask, Tangents, add_tangents, or_zeros
+from difflang.ops.arrays.constants import const
+from difflang.ops.elementwise.linear_arithmetic import mul
 from difflang.ops.op_factories import full_like, tensor_type
 
 Coefficient = Callable[[int], MaybeValue]
@@ -216,14 +218,14 @@ class TaylorPropagation:
     def one(self, type: Type) -> TaylorSeries:
         """The number 1, the same series each time."""
         attrs = {"value": 1.0, "type": type}
-        return self.equation(Eqn(OPS["const"], (), (Value(type, self.builder),), attrs), [])[0]
+        return self.equation(Eqn(const, (), (Value(type, self.builder),), attrs), [])[0]
 
     def times(self, eqn: Eqn, head: Value, xs: list[TaylorSeries], i: int) -> list[TaylorSeries]:
         """An elementwise op that is linear in one operand, as a product of that operand and the op of 1."""
         # Its rule would read the op of that operand's derivative, then of the second derivative, without end.
         one = self.one(head.type)
         (factor,) = self.equation(eqn, [one if k == i else x for k, x in enumerate(xs)])
-        product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
+        product = Eqn(mul, (head, head), (head,), {}, (), eqn.span)
         return [TaylorSeries(head, lambda n: self.convolved(product, [xs[i], factor], n))]
 
     def rule_diverges(self, eqn: Eqn, xs: list[TaylorSeries]) -> bool:

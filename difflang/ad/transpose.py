@@ -14,7 +14,7 @@ from difflang.ad.cotangent_accumulator import CotangentAccumulator
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS, MaybeValue, OpRule, UndefinedPrimal
+from difflang.ir.op import MaybeValue, OpRule, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import (
     Ad,
@@ -31,6 +31,8 @@ from difflang.ops.ad_interface import (
 )
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.control.print_effect import without_prints
+from difflang.ops.elementwise.comparison_and_logic import ne
+from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import tensor_type
 
 Env = dict[Value, Value]
@@ -218,16 +220,16 @@ def propagate_mask(
     if "data movement" in op.traits:
         # The transpose adds ones and subtracts nothing: a sum is zero only where no element with a true mask enters.
         ones = rule(mask_as_numbers(choice, tensor_type(ct)), *operands, **eqn.attrs)
-        return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))
+        return ct, ne.one(ones, ones.home.const(0.0, ones.type))
     some = any_broadcast_like(choice, ct)
     return apply_mask(some, ct) if scaled else ct, some
 
 
 def apply_mask(choice: Value, ct: Value) -> Value:
-    return OPS["select"].one(choice, ct, ct.home.const(0.0, ct.type))
+    return select.one(choice, ct, ct.home.const(0.0, ct.type))
 
 
 def mask_as_numbers(choice: Value, like: Tensor) -> Value:
     """One where the mask holds and zero elsewhere."""
     type = Tensor(like.dtype, tensor_type(choice).shape)
-    return OPS["select"].one(choice, choice.home.const(1.0, type), choice.home.const(0.0, type))
+    return select.one(choice, choice.home.const(1.0, type), choice.home.const(0.0, type))

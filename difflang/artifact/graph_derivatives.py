@@ -19,9 +19,10 @@ from difflang.base.source import NO_SPAN
 from difflang.driver.python_parameters import tangent_name
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import Mask
+from difflang.ops.control.derivative_operators import jvp as jvp_op
+from difflang.ops.control.derivative_operators import vjp as vjp_op
 from difflang.runtime.record_classes import RecordShape
 from difflang.runtime.value_layouts import (
     FunctionLayout,
@@ -35,8 +36,6 @@ from difflang.runtime.value_layouts import (
     tangent_leaves,
 )
 from difflang.tools.export.artifact_contents import ArtifactParam
-
-JVP, VJP = OPS["jvp"], OPS["vjp"]
 
 
 class WrtTarget(Struct, frozen=True):
@@ -175,7 +174,7 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
     new = DerivativeBuilder(body)
     one = new.builder.const(1, result.type)
     wrt = wrt_mask(body, places)
-    found = new.emit(VJP, [*new.xs, one], wrt=wrt, **limit_attrs(body))
+    found = new.emit(vjp_op, [*new.xs, one], wrt=wrt, **limit_attrs(body))
     cts = values_by_param(wrt, found[len(body.graph.results) :])
     slopes = [cts.get(i, new.xs[i]) for place in places for i, _ in place.tangent_leaves]
     layout = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
@@ -208,7 +207,7 @@ def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, 
     numbers = [i for place in places for i, _ in place.tangent_leaves]
     given = dict(zip(numbers, new.added_params, strict=True))
     dxs = [given[i] for i, here in enumerate(wrt) if here]
-    found = new.emit(JVP, [*new.xs, *dxs], wrt=wrt)
+    found = new.emit(jvp_op, [*new.xs, *dxs], wrt=wrt)
     values = found[: leaf_count(body.result)]
     dys = result_tangents(body, found)
     layout = tangent_layout(body.result)
@@ -245,7 +244,7 @@ def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
         way = "use `grad`, `jvp` or `vjp` for others; for complex numbers, export the derivative itself"
         raise artifact_error(body, "DL0405", "`deriv` takes a function of one real number", way)
     new = DerivativeBuilder(body)
-    found = new.emit(JVP, [*new.xs, new.builder.const(1, place.layout.type)], wrt=wrt_mask(body, places))
+    found = new.emit(jvp_op, [*new.xs, new.builder.const(1, place.layout.type)], wrt=wrt_mask(body, places))
     return new.finish(result_tangents(body, found), tangent_layout(result), failure_values(body, found), "deriv")
 
 

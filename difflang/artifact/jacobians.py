@@ -8,8 +8,6 @@ from typing import Any
 
 from difflang.artifact.artifact_graph import GraphFunction
 from difflang.artifact.graph_derivatives import (
-    JVP,
-    VJP,
     DerivativeBuilder,
     WrtTarget,
     artifact_error,
@@ -20,8 +18,9 @@ from difflang.artifact.graph_derivatives import (
 )
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.control.derivative_operators import jvp, vjp
+from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_prints
 from difflang.runtime.value_layouts import (
     LeafLayout,
@@ -31,8 +30,6 @@ from difflang.runtime.value_layouts import (
     tangent_layout,
     tangent_leaves,
 )
-
-MAP = OPS["map"]
 
 
 def hessian(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
@@ -119,7 +116,7 @@ def jacobian_columns(new: DerivativeBuilder, place: WrtTarget, k: int, side: Ten
 
     def along(builder: Builder, xs: Sequence[Value], direction: Value) -> Sequence[Value]:
         graph = without_prints(new.body.graph)
-        found = builder.emit(JVP, [*xs, direction], (graph,), wrt=wrt)
+        found = builder.emit(jvp, [*xs, direction], (graph,), wrt=wrt)
         results = graph.results
         smooth = [i for i, r in enumerate(results) if r.type.tangent is not None]
         return [found[len(results) + smooth.index(i)] for i, _ in tangent_leaves(new.body.result)]
@@ -135,7 +132,7 @@ def jacobian_rows(new: DerivativeBuilder, place: WrtTarget, k: int, side: Tensor
     def along(builder: Builder, xs: Sequence[Value], direction: Value) -> Sequence[Value]:
         graph = without_prints(new.body.graph)
         one = graph.with_results([graph.results[at]])
-        return builder.emit(VJP, [*xs, direction], (one,), **attrs)[1:]
+        return builder.emit(vjp, [*xs, direction], (one,), **attrs)[1:]
 
     return map_over_basis(new, side, along)
 
@@ -151,7 +148,7 @@ def map_over_basis(
     direction = inner.one("reshape", row, shape=side.shape)
     body = inner.finish(along(inner, xs, direction), name=new.body.name)
     return new.builder.emit(
-        MAP, [*new.xs, identity_matrix(new.builder, length, side)], (body,), consts=len(xs), length=length
+        map_, [*new.xs, identity_matrix(new.builder, length, side)], (body,), consts=len(xs), length=length
     )
 
 

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.interpreter import TextSink
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor, Type, stacked_type
 from difflang.ops.ad_interface import Mask
+from difflang.ops.control.derivative_operators import jvp as jvp_op
+from difflang.ops.control.derivative_operators import vjp
+from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_prints
 
-JVP, VJP, MAP = OPS["jvp"], OPS["vjp"], OPS["map"]
 ReverseAttrs = Mapping[str, Any]  # attributes of a `vjp` equation
 
 
@@ -194,14 +195,14 @@ def params_like(builder: Builder, values: Sequence[Value], prefix: str = "") -> 
 def jvp_graph(builder: Builder, f: Graph, active: Mask, tangent_only: bool = False) -> Graph:
     xs = params_like(builder, f.params)
     dxs = params_like(builder, select_by_mask(f.params, active), "d")
-    found = builder.emit(JVP, [*xs, *dxs], (f,), wrt=active)
+    found = builder.emit(jvp_op, [*xs, *dxs], (f,), wrt=active)
     return builder.finish(found[len(f.results) :] if tangent_only else found, name=f"{f.name}_jvp")
 
 
 def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, reverse_attrs: ReverseAttrs) -> Graph:
     xs = params_like(builder, f.params)
     cts = cotangent_params(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=wrt, **reverse_attrs)
+    found = builder.emit(vjp, [*xs, *cts], (f,), wrt=wrt, **reverse_attrs)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_vjp")
 
 
@@ -218,7 +219,7 @@ def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, r
     # A linear function has the same derivative everywhere, so the vjp is taken at zero.
     xs = [builder.const(0, p.type) if z else builder.param(p.type) for p, z in zip(f.params, linear, strict=True)]
     cts = cotangent_params(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear, **reverse_attrs)
+    found = builder.emit(vjp, [*xs, *cts], (f,), wrt=linear, **reverse_attrs)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_transposed")
 
 
@@ -226,12 +227,12 @@ def gradient_graph(builder: Builder, f: Graph, active: Mask, reverse_attrs: Reve
     """The results, and the gradient of the differentiable one: in forward mode for a single input number."""
     xs = params_like(builder, f.params)
     moved = select_by_mask(f.params, active)
-    by, reverse_attrs = (JVP, {}) if sum(element_count(p.type) for p in moved) == 1 else (VJP, reverse_attrs)
-    like = moved if by is JVP else [r for r in f.results if r.type.tangent is not None]
+    by, reverse_attrs = (jvp_op, {}) if sum(element_count(p.type) for p in moved) == 1 else (vjp, reverse_attrs)
+    like = moved if by is jvp_op else [r for r in f.results if r.type.tangent is not None]
     found = builder.emit(by, [*xs, *[builder.const(1, v.type) for v in like]], (f,), wrt=active, **reverse_attrs)
     count = len(f.results)
     slopes = found[count:]
-    if by is JVP:
+    if by is jvp_op:
         (param,) = moved
         slopes = (reshape_to(builder, convert_dtype(builder, slopes[0], param.type), param.type),)
     return builder.finish([*found[:count], *slopes], name=f"{f.name}_grad")
@@ -260,7 +261,7 @@ def map_graph(builder: Builder, f: Graph, batched: Mask, length: int) -> Graph:
     order: Values = (*select_by_mask(f.params, fixed), *select_by_mask(f.params, batched))
     body = Graph(order, f.eqns, f.results, f.name)
     operands = [*select_by_mask(params, fixed), *select_by_mask(params, batched)]
-    found = builder.emit(MAP, operands, (body,), consts=sum(fixed), length=length)
+    found = builder.emit(map_, operands, (body,), consts=sum(fixed), length=length)
     return builder.finish(found, name=f"{f.name}_vmap")
 
 

@@ -17,6 +17,7 @@ from difflang.base.wording import length_text
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import TextSink
 from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.arrays.constants import const
 from difflang.passes.dce import dce
 
 ArrayProgram = Callable[..., Sequence[Any]]
@@ -34,7 +35,7 @@ def drop_proved_checks(graph: Graph) -> Graph | None:
     """A program that can fail without its failure, if every check in it has been proved; else None."""
     site = graph.results[-FAILURE_RESULTS]
     made = next((e for e in graph.eqns if site in e.results), None)
-    if made is None or made.op.name != "const" or made.attrs["value"] != 0:
+    if made is None or made.op is not const or made.attrs["value"] != 0:
         return None
     return dce(graph.with_results(graph.results[:-FAILURE_RESULTS]))
 
@@ -191,7 +192,7 @@ class CallSiteBlame:
 
     def is_failure(self, eqn: Eqn) -> bool:
         """Whether it is the constant with the number of the check."""
-        if eqn.op.name != "const" or eqn.results[0].type != CHECK_NUMBER_TYPE:
+        if eqn.op is not const or eqn.results[0].type != CHECK_NUMBER_TYPE:
             return False
         return eqn.attrs["value"] == self.number and eqn.span == self.check
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from difflang.ir.op import OPS
+from difflang.ops.arrays.threefry_random import fold_in
 
 # Substreams are numbered downwards from here, so that they do not collide with the calls of a stream.
 LAST_STREAM = 2**32 - 1
@@ -34,7 +34,7 @@ class KeyStream:
     def fold(self, number: int) -> np.ndarray:
         if self.root is None:
             self.root = self.start()
-        return OPS["fold_in"].reference(self.root, np.uint32(number))
+        return fold_in.reference(self.root, np.uint32(number))
 
 
 def key_stream(seed: int) -> KeyStream:

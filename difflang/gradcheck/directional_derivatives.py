@@ -28,8 +28,8 @@ from difflang.gradcheck.extended_precision import (
 from difflang.gradcheck.finite_differences import Row, Slopes, estimate_slopes
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Type
+from difflang.ops.control.derivative_operators import jvp, vjp
 
 Mask = tuple[bool, ...]
 SHAKES = 4  # perturbed runs that measure the sensitivity to rounding
@@ -41,14 +41,14 @@ def jvp_graph(graph: Graph, wrt: Mask) -> Graph:
     """params ++ tangents of those in `wrt` -> results ++ their tangents, as one derivative equation."""
     types = [p.type for p in graph.params]
     tangents = [t.tangent for t, w in zip(types, wrt, strict=True) if w and t.tangent is not None]
-    return build_region([*types, *tangents], lambda *vs: OPS["jvp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+    return build_region([*types, *tangents], lambda *vs: jvp(*vs, regions=(graph,), wrt=wrt), graph.name)
 
 
 def vjp_graph(graph: Graph, wrt: Mask) -> Graph:
     """params ++ cotangents of the results -> results ++ cotangents of the params in `wrt`, as one equation."""
     types = [p.type for p in graph.params]
     cotangents = [r.type.tangent for r in graph.results if r.type.tangent is not None]
-    return build_region([*types, *cotangents], lambda *vs: OPS["vjp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+    return build_region([*types, *cotangents], lambda *vs: vjp(*vs, regions=(graph,), wrt=wrt), graph.name)
 
 
 def active_mask(types: Sequence[Type]) -> Mask:

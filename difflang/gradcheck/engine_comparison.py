@@ -31,9 +31,9 @@ from difflang.gradcheck.finite_differences import Row
 from difflang.gradcheck.report import DerivativeComparison, DerivativeFault, Kink, unlocated_fault
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import I32, History, Tensor
 from difflang.ops.ad_interface import zeros
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
 
 ROUNDINGS = 16  # a decision that this many roundings can change is made by rounding
@@ -223,7 +223,7 @@ def decayed_sum(builder: Builder, history: Value, limit: Value) -> Value:
     assert isinstance(history.type, History)
     item = history.type.item
     step = build_region([INDEX, item, item], lambda _, s, x: [s * 0.5 + x])
-    _, found = OPS["loop"](
+    _, found = loop(
         limit, zeros(builder, item), history,
         regions=(step,), consts=0, carry=1, length=None, exact=False, reverse=False,
     )  # fmt: skip

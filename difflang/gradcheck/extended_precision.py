@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import DType, History, Tensor, Type
+from difflang.ops.elementwise.linear_arithmetic import convert
 
 Array = Any  # np.ndarray, or a list of them for a history
 WIDE = DType("wide", "float", 128, "longdouble")
@@ -82,7 +82,7 @@ def widen_result(value: Value) -> tuple[Value, Eqn | None]:
         return value, None
     result = wide_value(value)
     assert isinstance(result.type, Tensor)
-    return result, Eqn(OPS["convert"], (value,), (result,), {"dtype": result.type.dtype})
+    return result, Eqn(convert, (value,), (result,), {"dtype": result.type.dtype})
 
 
 def wide_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from difflang.base.source import NO_SPAN
 from difflang.gradcheck.nan_provenance import NonFiniteOrigin, count_nonfinite, find_nonfinite_origin
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
+from difflang.ops.elementwise.roots_and_distances import positive
 
 # By the op that made the number.
 HINTS = {
@@ -94,7 +95,7 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
 
 def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:
     """Whether a division is not the user's, but comes from the derivative of a logarithm."""
-    made = [e.results[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.name == "positive"]
+    made = [e.results[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is positive]
     return quotient.operands[1] in made and "log" in quotient.span.text
 
 

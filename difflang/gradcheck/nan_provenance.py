@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import StepLimitExceeded, evaluate_eqn, run_equations
+from difflang.ops.control.map import map_
+from difflang.ops.loop.loop_op import loop
 
 FLOATS = "fcV"  # V is bfloat16
 TOO_LONG = 4  # a rerun may take so many times the steps of the first: a replaced number may keep a loop running
@@ -90,7 +92,7 @@ class NonFiniteRun:
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
-        enclosing = tuple((e, count) for e, count in self.enclosing if e.op.name in ("loop", "map"))
+        enclosing = tuple((e, count) for e, count in self.enclosing if e.op in (loop, map_))
         self.origins.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, enclosing))
         return x
 

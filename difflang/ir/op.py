@@ -185,6 +185,11 @@ Trait = Literal[
     "data movement",  # its transpose only moves and adds elements: it multiplies and subtracts nothing
     "disjoint transpose",  # data movement whose transpose adds no two elements: it maps masks just as it maps numbers
     "bit exact",  # it makes, moves or compares elements: compiled it gives the bits of its reference
+    "cheap",  # less work than writing its result to memory and reading it back
+    "view",  # of an argument it takes no time and no memory
+    "correctly rounded",  # a result computed beforehand is that of every engine
+    "nonnegative",  # never below 0, nor -0.0; it may be NaN
+    "keeps sign",  # nonnegative if all its operands are
     "not holomorphic",  # linear over the reals only: it has no complex derivative
     "fusion barrier",  # XLA never fuses across it
     "pinned",  # its result is placed where the equation stands: never moved out of a loop

@@ -12,6 +12,7 @@ from difflang.base.check_sites import CheckSite, CheckTable
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type
+from difflang.ops.control.derivative_operators import vjp
 from difflang.passes.substitute_dims import CAPACITY_PREFIX, DimValues, substitute_graph_dims
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ def capacities_used(graph: Graph, capacity: Capacity) -> dict[str, int]:
         return number(name)
 
     substitute_graph_dims(graph, record)
-    if not any(eqn.op.name == "vjp" for inner in graphs_postorder(graph)[0] for eqn in inner.eqns):
+    if not any(eqn.op is vjp for inner in graphs_postorder(graph)[0] for eqn in inner.eqns):
         found.discard("steps")
     return {key: amount for key, amount in asdict(capacity).items() if key in found & CAPACITY_LABELS.keys()}
 

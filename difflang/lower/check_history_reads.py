@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.op import OPS
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History
 from difflang.lower.value_numbering import EMPTY_HISTORY, BranchOrigin, StackedOrigin, ValueNumber, ValueNumbering
+from difflang.ops.control.call import call
+from difflang.ops.control.checkpoint_block import checkpoint
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_prints
+from difflang.ops.loop.invertible_op import invertible
 from difflang.ops.loop.loop_attrs import LoopAttrs
-from difflang.ops.loop.loop_op import loop
+from difflang.ops.loop.loop_op import add_history, empty_history, loop
 from difflang.passes.dce import dce
 
 
@@ -52,11 +54,11 @@ class HistoryReadChecker:
             loop: self.loop,
             map_: self.map,
             cond: self.cond,
-            OPS["call"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
-            OPS["checkpoint"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth)[: len(eqn.results)],
-            OPS["invertible"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
-            OPS["empty_history"]: lambda eqn, args, depth: [EMPTY_HISTORY],
-            OPS["add_history"]: self.sum,
+            call: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
+            checkpoint: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth)[: len(eqn.results)],
+            invertible: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
+            empty_history: lambda eqn, args, depth: [EMPTY_HISTORY],
+            add_history: self.sum,
         }
 
     def graph(self, graph: Graph, params: Sequence[ValueNumber], depth: int) -> list[ValueNumber]:

@@ -191,7 +191,7 @@ def comparison_op(
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
-    traits, samples = ("elementwise", "bit exact"), (UniformSamples(),) * count
+    traits, samples = ("elementwise", "bit exact", "correctly rounded"), (UniformSamples(),) * count
     return inactive_op(name, type=type, reference=answer, accepts=accepts, traits=traits, samples=samples, **facts)
 
 

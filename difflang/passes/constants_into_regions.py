@@ -6,6 +6,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.structural_equality import attr_key
 from difflang.ir.tensor_types import Tensor
+from difflang.ops.arrays.constants import const
 
 
 def sink_constants(graph: Graph) -> Graph:
@@ -23,7 +24,7 @@ class ConstantSinker:
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
-            filled = {e.results[0]: e for e in graph.eqns if e.op.name == "const"}
+            filled = {e.results[0]: e for e in graph.eqns if e.op is const}
             self.done[graph] = graph.with_eqns([self.eqn(e, filled) if e.regions else e for e in graph.eqns])
         return self.done[graph]
 

@@ -14,9 +14,9 @@ from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor, stacked_type
 from difflang.ops.control.map import map_
+from difflang.ops.elementwise.linear_arithmetic import add
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
@@ -200,6 +200,6 @@ def add_terms(terms: Sequence[Value], eqns: list[Eqn], like: Eqn) -> Value:
     total, *others = terms
     for term in others:
         result = Value(total.type, total.home)
-        eqns.append(Eqn(OPS["add"], (total, term), (result,), {}, (), like.span))
+        eqns.append(Eqn(add, (total, term), (result,), {}, (), like.span))
         total = result
     return total

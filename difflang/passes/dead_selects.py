@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
+from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.shape_manipulation import broadcast
+from difflang.ops.elementwise.comparison_and_logic import logical_and, logical_or
+from difflang.ops.elementwise.linear_arithmetic import select
 
 MaskKey = tuple[Value, Attr]  # a mask, or the operand of its broadcast and the axes of that
 MaskFacts = frozenset[tuple[MaskKey, bool]]  # masks, and the value they have at every observed element
@@ -28,15 +32,15 @@ class DeadSelectRemover:
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
-        made = {e.results[0]: e for e in graph.eqns if e.op.elementwise or e.op.name in ("const", "broadcast")}
-        seen = observed_elements(graph, made) if any([e.op.name == "select" for e in graph.eqns]) else {}
+        made = {e.results[0]: e for e in graph.eqns if e.op.elementwise or e.op in (const, broadcast)}
+        seen = observed_elements(graph, made) if any([e.op is select for e in graph.eqns]) else {}
         to: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for old in graph.eqns:
             eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
-            live = live_operand(old, seen.get(old.results[0], NO_FACTS), made) if old.op.name == "select" else None
+            live = live_operand(old, seen.get(old.results[0], NO_FACTS), made) if old.op is select else None
             if live is None:
                 kept.append(eqn)
             else:
@@ -55,7 +59,7 @@ def observed_elements(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, MaskF
 
     for eqn in reversed(graph.eqns):
         truths = seen.get(eqn.results[0], NO_FACTS) if eqn.op.elementwise else NO_FACTS
-        if eqn.op.name != "select" or len(truths) == MAX_FACTS:
+        if eqn.op is not select or len(truths) == MAX_FACTS:
             for value in eqn.operands:
                 observe(value, truths)
             continue
@@ -78,12 +82,12 @@ def live_operand(eqn: Eqn, truths: MaskFacts, made: dict[Value, Eqn]) -> int | N
 
 def is_zero_const(value: Value, made: dict[Value, Eqn]) -> bool:
     eqn = made.get(value)
-    return eqn is not None and eqn.op.name == "const" and eqn.attrs["value"] == 0
+    return eqn is not None and eqn.op is const and eqn.attrs["value"] == 0
 
 
 def mask_key(value: Value, made: dict[Value, Eqn]) -> MaskKey:
     eqn = made.get(value)
-    return (eqn.operands[0], eqn.attrs["axes"]) if eqn is not None and eqn.op.name == "broadcast" else (value, None)
+    return (eqn.operands[0], eqn.attrs["axes"]) if eqn is not None and eqn.op is broadcast else (value, None)
 
 
 def mask_holds(which: Value, truth: bool, truths: MaskFacts, made: dict[Value, Eqn]) -> bool:
@@ -92,7 +96,7 @@ def mask_holds(which: Value, truth: bool, truths: MaskFacts, made: dict[Value, E
     if ((value, axes), truth) in truths:
         return True
     eqn = made.get(value)
-    if eqn is None or eqn.op.name not in ("logical_and", "logical_or"):
+    if eqn is None or eqn.op not in (logical_and, logical_or):
         return False
     found = [((v, axes) if axes is not None else mask_key(v, made), truth) in truths for v in eqn.operands]
-    return any(found) if truth is (eqn.op.name == "logical_or") else all(found)
+    return any(found) if truth is (eqn.op is logical_or) else all(found)

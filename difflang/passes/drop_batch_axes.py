@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.rules.reshapes_and_constants import int_tuple
@@ -116,7 +117,7 @@ class BatchAxisLevel:
 
     def rewritten(self) -> Graph:
         for eqn in self.graph.eqns:
-            if eqn.op.name == "reduce_sum" and (terms := self.summable_terms(eqn)):
+            if eqn.op is reduce_sum and (terms := self.summable_terms(eqn)):
                 self.replace(eqn, self.total(eqn, terms))
             elif has_batch_axes(eqn) and (alike := self.constant_factor(eqn)):
                 self.replace(eqn, self.emit_unbatched(eqn, *alike))

@@ -12,6 +12,7 @@ from typing import Any
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import I32, History, Tensor, Type
+from difflang.ops.arrays.constants import const
 from difflang.passes.substitute_dims import capacity_dim
 
 ITEM_CAPACITY = capacity_dim("items")
@@ -140,5 +141,5 @@ class HistoryRewriter:
 
     def number(self, value: int, type: Type, eqn: Eqn) -> Value:
         made = Value(type, eqn.results[0].home)
-        self.eqns.append(Eqn(OPS["const"], (), (made,), {"value": value, "type": type}, (), eqn.span))
+        self.eqns.append(Eqn(const, (), (made,), {"value": value, "type": type}, (), eqn.span))
         return made

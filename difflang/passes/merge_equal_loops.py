@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.op import OPS
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History, sequence_item_type
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
 
 
@@ -97,7 +97,7 @@ def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:
     same: dict[Value, Value] = {}
     plain: dict[CarryKey, int] = {}  # loops without outputs, by their carry
     for number, eqn in enumerate(graph.eqns):
-        carried = carry_key(eqn, keys) if eqn.op is OPS["loop"] and not eqn.effectful else None
+        carried = carry_key(eqn, keys) if eqn.op is loop and not eqn.effectful else None
         if carried is None:
             continue
         if len(eqn.results) == carry_result_count(eqn):

@@ -11,6 +11,7 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, result_types
 from difflang.ir.structural_equality import attr_key, attrs_key
 from difflang.ir.tensor_types import COMPLEXES, Tensor, Type
+from difflang.ops.arrays.constants import const as const_op
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
 OperandGuard = tuple[int, str]  # the operand of that number was made by the op of that name
@@ -137,7 +138,7 @@ def pattern_from_graph(graph: Graph) -> Pattern:
     """A pattern that matches the one result of a small graph."""
     made: dict[Value, Pattern] = {p: VariablePattern(i) for i, p in enumerate(graph.params)}
     for eqn in graph.eqns:
-        if eqn.op.name == "const":
+        if eqn.op is const_op:
             made[eqn.results[0]] = ConstantPattern(attr_key(eqn.attrs["value"]))
         else:
             operands = tuple(made[v] for v in eqn.operands)
@@ -187,7 +188,7 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     if eqn is None:
         return False
     if isinstance(pattern, ConstantPattern):
-        return eqn.op.name == "const" and attr_key(eqn.attrs["value"]) == pattern.key
+        return eqn.op is const_op and attr_key(eqn.attrs["value"]) == pattern.key
     if eqn.op.name != pattern.name or attrs_key(eqn.attrs) != pattern.attrs:
         return False
     pairs = zip(pattern.operands, eqn.operands, strict=True)

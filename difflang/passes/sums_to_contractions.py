@@ -15,11 +15,15 @@ from msgspec import Struct
 
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, Tensor
+from difflang.ops.arrays.axis_reductions import reduce_sum
+from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.gather_scatter import gather as gather_op
+from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
+from difflang.ops.elementwise.linear_arithmetic import add, mul, select
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.rules.affine_indices import AffineIndex, affine_index, emit_gather_slice, static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
@@ -71,11 +75,7 @@ class SumRewriter:
 
     def rewrite_level(self, graph: Graph, batched: bool) -> Graph:
         made = {r: e for e in graph.eqns for r in e.results}
-        sums = [
-            e
-            for e in graph.eqns
-            if e.op.name == "reduce_sum" and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES
-        ]
+        sums = [e for e in graph.eqns if e.op is reduce_sum and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES]
         plans = {e: plan for e in sums if (plan := self.plan(e, made, batched)) is not None}
         return replace_sums(graph, plans) if plans else graph
 
@@ -98,7 +98,7 @@ def sum_terms(total: Value, made: MakerMap, readers: Mapping[Value, int]) -> lis
     while todo:
         value = todo.pop()
         eqn = made.get(value)
-        if eqn is not None and eqn.op.name == "add" and readers[value] == 1:
+        if eqn is not None and eqn.op is add and readers[value] == 1:
             todo += reversed(eqn.operands)
         else:
             found.append(value)
@@ -120,7 +120,7 @@ def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
     """The array before broadcasts and axis permutations, and where its axes lie."""
     axes = tuple(range(tensor_type(value).rank))
     while (eqn := made.get(value)) is not None:
-        if eqn.op.name == "broadcast" and not stretches_axis(eqn):
+        if eqn.op is broadcast and not stretches_axis(eqn):
             axes = tuple([axes[a] for a in int_tuple(eqn.attrs["axes"])])
         elif eqn.op.axis_permutation is not None:
             order = eqn.op.axis_permutation(**eqn.attrs)
@@ -194,7 +194,7 @@ def plan_contraction(eqn: Eqn, made: MakerMap) -> ContractionPlan | None:
 
 
 def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan | None:
-    if product.op.name != "mul":
+    if product.op is not mul:
         return None
     shape = tensor_type(product.results[0]).shape
     lhs, rhs = (strip_broadcasts(v, made) for v in product.operands)
@@ -278,7 +278,7 @@ class MaskedContraction(Struct, frozen=True):
         axes = self.plan.lhs.axes
         there = ContractionFactor(truth, tuple([axes.index(a) for a in self.truth.axes]))
         zero = lhs.home.const(0.0, lhs.type)
-        kept = OPS["select"].one(broadcast_factor(there, tensor_type(lhs).shape), lhs, zero)
+        kept = select.one(broadcast_factor(there, tensor_type(lhs).shape), lhs, zero)
         return [self.plan.sum(lhs.home, kept, rhs)]
 
     def term_by_term(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
@@ -287,15 +287,15 @@ class MaskedContraction(Struct, frozen=True):
             broadcast_factor(ContractionFactor(v, a), self.shape)
             for v, a in zip((lhs, rhs, truth), factors, strict=True)
         )
-        terms = OPS["select"].one(there, x * y, lhs.home.const(0.0, Tensor(tensor_type(lhs).dtype, self.shape)))
-        return [OPS["reduce_sum"].one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.summed_after))))]
+        terms = select.one(there, x * y, lhs.home.const(0.0, Tensor(tensor_type(lhs).dtype, self.shape)))
+        return [reduce_sum.one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.summed_after))))]
 
 
 def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value:
     """A factor broadcast to the shape of the product."""
     order = sorted(range(len(factor.axes)), key=factor.axes.__getitem__)
-    value = factor.value if order == list(range(len(order))) else OPS["transpose"].one(factor.value, perm=tuple(order))
-    return OPS["broadcast"].one(value, shape=shape, axes=tuple(sorted(factor.axes)))
+    value = factor.value if order == list(range(len(order))) else transpose.one(factor.value, perm=tuple(order))
+    return broadcast.one(value, shape=shape, axes=tuple(sorted(factor.axes)))
 
 
 def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
@@ -304,7 +304,7 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     if choice is None or "select" not in choice.op.traits:
         return None
     product, nothing = made.get(choice.operands[1]), made.get(choice.operands[2])
-    if product is None or nothing is None or nothing.op.name != "const" or nothing.attrs["value"] != 0:
+    if product is None or nothing is None or nothing.op is not const or nothing.attrs["value"] != 0:
         return None
     plan, truth = plan_product(product, int_tuple(eqn.attrs["axes"]), made), strip_broadcasts(choice.operands[0], made)
     if plan is None or tensor_type(plan.lhs.value).dtype not in FLOATS:
@@ -349,7 +349,7 @@ class WindowSum(Struct, frozen=True):
 def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
     """The plan for a sum over short windows, if the k-th elements of all windows are a slice."""
     gather, summed = made.get(eqn.operands[0]), int_tuple(eqn.attrs["axes"])
-    if gather is None or gather.op.name != "gather" or len(summed) != 1:
+    if gather is None or gather.op is not gather_op or len(summed) != 1:
         return None
     x, *indices = gather.operands
     places = [affine_index(v, made) for v in indices]

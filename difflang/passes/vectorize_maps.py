@@ -102,7 +102,7 @@ class MapVectorizer:
         """Whether it holds a loop whose length is not known."""
         if graph not in self.dynamic:
             inner = [g for e in graph.eqns for g in e.regions]
-            here = any(e.op.name == "loop" and e.attrs["length"] is None for e in graph.eqns)
+            here = any(e.op is loop and e.attrs["length"] is None for e in graph.eqns)
             self.dynamic[graph] = here or any(map(self.open_ended, inner))
         return self.dynamic[graph]
 

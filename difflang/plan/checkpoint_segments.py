@@ -25,7 +25,6 @@ from difflang.passes.inline import is_inlinable_call, splice
 T = TypeVar("T")
 
 # Ops that are cheap on arguments: XLA fuses them into their readers.
-VIEW_OPS = frozenset({"slice", "reshape", "transpose", "convert"})
 
 
 class CheckpointSegment(Struct, frozen=True, eq=False):
@@ -102,7 +101,7 @@ def split_views(graph: Graph) -> tuple[list[Eqn], list[Eqn]]:
     known, views, rest = set(graph.params), list[Eqn](), list[Eqn]()
     for eqn in graph.eqns:
         constant = not eqn.operands and not eqn.regions and not eqn.op.effect
-        if constant or (eqn.op.name in VIEW_OPS and known.issuperset(eqn.operands)):
+        if constant or ("view" in eqn.op.traits and known.issuperset(eqn.operands)):
             known.update(eqn.results)
             views.append(eqn)
         else:

@@ -13,12 +13,19 @@ from msgspec import Struct, field
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, graphs_postorder
+from difflang.ops.control.checkpoint_block import checkpoint
+from difflang.ops.control.cond import cond
+from difflang.ops.control.custom_derivative import custom_derivative
+from difflang.ops.control.custom_linear_solve import custom_linear_solve
+from difflang.ops.control.map import map_
 from difflang.ops.control.recursive_call import (
     recur,
     recursion_in_checkpoint_error,
     recursion_in_derivative_error,
     recursion_in_rule_error,
 )
+from difflang.ops.loop.invertible_op import invertible
+from difflang.ops.loop.loop_op import loop
 from difflang.recursion.loops_to_blocks import loop_to_blocks
 
 FAILURE_WORDS = 3  # a failure is three numbers
@@ -171,7 +178,7 @@ class ControlFlowGraph(Struct, eq=False):
 
     def ended(self, eqn: Eqn, rest: CodeFragment) -> CodeFragment:
         """The code for an equation that calls within the group, followed by `rest`."""
-        if eqn.op.name in ("loop", "map"):
+        if eqn.op in (loop, map_):
             return loop_to_blocks(self, eqn, rest)
         return CodeFragment((), self.make_terminator(eqn, rest))
 
@@ -185,7 +192,7 @@ class ControlFlowGraph(Struct, eq=False):
             if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
                 raise InternalError("a call expects other results than its function returns")
             return CallTerminator(function, self.varying_operands(function, operands), word, then)
-        if eqn.op.name != "cond":
+        if eqn.op is not cond:
             raise unsupported_call(eqn)
         after = self.continuation(eqn, rest)
         condition, *operands = eqn.operands
@@ -219,9 +226,9 @@ def unsupported_call(eqn: Eqn) -> DifflangError:
     """A call where code cannot be split. Errors: DL0410 in a derivative, DL0801 in a checkpoint, DL1108 in a rule."""
     if eqn.op.is_derivative:
         return recursion_in_derivative_error(eqn.span)
-    if eqn.op.name == "checkpoint":
+    if eqn.op is checkpoint:
         return recursion_in_checkpoint_error(eqn.span)
-    if eqn.op.name not in ("custom_derivative", "custom_linear_solve", "invertible"):
+    if eqn.op not in (custom_derivative, custom_linear_solve, invertible):
         raise InternalError(f"a function that calls itself inside {eqn.op}")
     return recursion_in_rule_error(eqn.span)
 

@@ -8,7 +8,7 @@ the limit it is an ordinary `while`, whose steps are saved in a history.
 from __future__ import annotations
 
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder, nested_regions
-from difflang.ir.op import OPS
+from difflang.ops.arrays.constants import const
 from difflang.recursion.stack_machine import INDEX, STEP_CAPACITY, UNLIMITED_STEPS
 
 
@@ -48,6 +48,6 @@ def is_step_limited(eqn: Eqn) -> bool:
 def drop_step_limit(eqn: Eqn) -> list[Eqn]:
     """The loop without a limit, which only its condition ends, preceded by the constant for "no limit"."""
     limit = Value(INDEX, eqn.results[0].home)
-    number = Eqn(OPS["const"], (), (limit,), {"value": UNLIMITED_STEPS, "type": INDEX}, (), eqn.span)
+    number = Eqn(const, (), (limit,), {"value": UNLIMITED_STEPS, "type": INDEX}, (), eqn.span)
     operands, attrs = (limit, *eqn.operands[1:]), {**eqn.attrs, "length": None}
     return [number, Eqn(eqn.op, operands, eqn.results, attrs, eqn.regions, eqn.span)]

@@ -18,6 +18,7 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, I32, History, Tensor, Type, sequence_item_type
 from difflang.ops.ad_interface import zeros
 from difflang.ops.control.recursive_call import recursion_in_checkpoint_error
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.step_transpose import split_at
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class RecursiveLoop(Struct, frozen=True, eq=False):
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             raise InternalError("a function that calls itself inside a loop with histories")
         consts, carry, length = eqn.attrs["consts"], eqn.attrs.get("carry", 0), eqn.attrs["length"]
-        first = int(eqn.op.name == "loop")
+        first = int(eqn.op is loop)
         at = (first, first + consts, first + consts + carry)
         parts = [eqn.operands[a:b] for a, b in zip(at, (*at[1:], None), strict=True)]
         limit = eqn.operands[0] if first and not eqn.attrs["exact"] else None

@@ -19,11 +19,15 @@ from msgspec import Struct
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor, Type
 from difflang.ops.ad_interface import zeros
+from difflang.ops.arrays.swap_item import swap_item
+from difflang.ops.control.cond import cond
 from difflang.ops.control.recursive_call import recur
+from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, logical_and, logical_or, lt, ne
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.step_transpose import split_at
 from difflang.passes.substitute_dims import capacity_dim
 from difflang.recursion.basic_blocks import (
@@ -116,7 +120,7 @@ class StackMachine:
         operands = [emit_const(builder, limit), *self.params, *start.values]
         step, go = self.step(), self.continue_condition()
         outs = builder.emit(
-            OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
+            loop, operands, (step, go), consts=len(self.params), carry=len(start.values),
             length=STEP_CAPACITY if self.uses_stack else None, exact=False, reverse=False,
         )  # fmt: skip
         end = self.unpack_state(outs[1:])
@@ -128,7 +132,7 @@ class StackMachine:
         """The failure, which is the step limit if the machine is still running."""
         on = self.is_running(builder, end)
         stopped = (self.overflow[1], STEP_CAPACITY, 0) if self.most is None else (self.most[1], 0, 0)
-        return [OPS["select"].one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.failure, strict=True)]
+        return [select.one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.failure, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> MachineState:
         """The initial state: all zeros except the current block."""
@@ -163,10 +167,10 @@ class StackMachine:
 
     def is_running(self, builder: Builder, state: MachineState) -> Value:
         """Whether the first call has not returned and nothing has failed."""
-        on = OPS["ne"].one(state.at, builder.const(HALT_BLOCK, INDEX))
+        on = ne.one(state.at, builder.const(HALT_BLOCK, INDEX))
         if not state.failure:
             return on
-        return OPS["logical_and"].one(on, OPS["eq"].one(state.failure[0], builder.const(0, INDEX)))
+        return logical_and.one(on, eq.one(state.failure[0], builder.const(0, INDEX)))
 
     def step(self) -> Graph:
         builder = Builder()
@@ -179,11 +183,11 @@ class StackMachine:
             return builder.finish([at, *word, *registers])
         (height,), (moved, then) = state.height, move
         place, full = self.stack_index(builder, height, moved)
-        pairs = [OPS["swap_item"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
+        pairs = [swap_item(s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
         (old_at, *old_frame) = [old for _, old in pairs]
-        at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
+        at = select.one(lt.one(moved, builder.const(0, INDEX)), old_at, at)
         overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))
-        word = [OPS["select"].one(full, o, w) for o, w in zip(overflow, word, strict=True)]
+        word = [select.one(full, o, w) for o, w in zip(overflow, word, strict=True)]
         end = MachineState(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
         return builder.finish(end.values)
 
@@ -191,11 +195,11 @@ class StackMachine:
         """The stack index at which this step reads and writes, and whether a push would overflow."""
         # Every step exchanges one frame, so that the loop has no branch: a jump uses a spare one beyond the end.
         spare = emit_const(builder, FRAME_CAPACITY)
-        still = OPS["eq"].one(moved, builder.const(0, INDEX))
-        pushed = OPS["gt"].one(moved, builder.const(0, INDEX))
-        full = OPS["logical_and"].one(pushed, OPS["ge"].one(height, spare))
-        top = OPS["select"].one(pushed, height, height - 1)
-        return OPS["select"].one(OPS["logical_or"].one(still, full), spare, top), full
+        still = eq.one(moved, builder.const(0, INDEX))
+        pushed = gt.one(moved, builder.const(0, INDEX))
+        full = logical_and.one(pushed, ge.one(height, spare))
+        top = select.one(pushed, height, height - 1)
+        return select.one(logical_or.one(still, full), spare, top), full
 
     # ---- Blocks
 
@@ -205,13 +209,13 @@ class StackMachine:
         if len(blocks) == 1:
             return builder.inline(self.block_graph(blocks[0]), *given)
         half = len(blocks) // 2
-        below = OPS["lt"].one(at, builder.const(blocks[half].number, INDEX))
+        below = lt.one(at, builder.const(blocks[half].number, INDEX))
         operands, regions = [at, *given], list[Graph]()
         for side in (blocks[:half], blocks[half:]):
             inner = Builder()
             params = [inner.param(v.type) for v in operands]
             regions.append(inner.finish(self.chosen(inner, side, params[0], params[1:])))
-        return builder.emit(OPS["cond"], [below, *operands], tuple(regions))
+        return builder.emit(cond, [below, *operands], tuple(regions))
 
     def block_graph(self, block: BasicBlock) -> Graph:
         """A block as a graph of the shared values, the frame popped last, and the registers."""
@@ -253,7 +257,7 @@ class StackMachine:
             inner = Builder()
             known = {v: inner.param(v.type, v.hint) for v in captured}
             regions.append(inner.finish(self.emit_fragment(inner, side, known)))
-        return builder.emit(OPS["cond"], [env[condition], *[env[v] for v in captured]], tuple(regions))
+        return builder.emit(cond, [env[condition], *[env[v] for v in captured]], tuple(regions))
 
     def emit_next_state(
         self, builder: Builder, env: Mapping[Value, Value], at: int, values: Values, word: Values = (),

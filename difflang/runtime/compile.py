@@ -21,6 +21,7 @@ from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.control.extern_call import ExternFunction, extern
+from difflang.ops.loop.host_offload import to_host
 from difflang.runtime.argument_conversion import argument_converter, concrete_array_class
 from difflang.runtime.forked_process import refuse_after_fork, refuse_to_run, uses_threads
 from difflang.runtime.program_cache import install_program_cache
@@ -190,7 +191,7 @@ class Executable:
 
 def host_transfers(graph: Graph) -> list[Eqn]:
     """The equations that move a value to the host."""
-    return [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
+    return [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is to_host]
 
 
 def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:

@@ -20,7 +20,6 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment, is_fusion_barrier, is_small_constant, live_eqns
 from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT, is_worth_vectorizing, sin_and_cos
-from difflang.ops.loop.residual_selection import LIGHT_OPS
 from difflang.ops.op_factories import tensor_type
 
 # Distinct arguments per graph: each branch takes some 50 ms to compile.
@@ -102,7 +101,7 @@ class SineContext(NamedTuple):
     def is_fused(self, value: Value) -> bool:
         """Whether XLA materializes a value only because a branch reads it."""
         eqn = self.makers.get(value)
-        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
+        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or "cheap" in eqn.op.traits)
 
     def count_stored_arrays(self, part: Sequence[Eqn]) -> int:
         """How many arrays are materialized if a part becomes a branch."""
@@ -143,7 +142,7 @@ def group_by_level(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list
 
 
 def is_cheap_elementwise(eqn: Eqn) -> bool:
-    return eqn.op.elementwise and eqn.op.name in LIGHT_OPS and not is_fusion_barrier(eqn)
+    return eqn.op.elementwise and "cheap" in eqn.op.traits and not is_fusion_barrier(eqn)
 
 
 def choose_equations(group: Sequence[Eqn], around: SineContext) -> Sequence[Eqn]:

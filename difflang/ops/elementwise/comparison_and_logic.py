@@ -99,7 +99,8 @@ def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str
     """Elementwise logic on booleans."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise_op(
-        name, traits=("bit exact",), derivative=Inactive(), reference=reference, lower=lower, doc=doc, accepts=BOOLS,
+        name, traits=("bit exact", "correctly rounded"), derivative=Inactive(), reference=reference, lower=lower,
+        doc=doc, accepts=BOOLS,
         samples=(OpExample(tuple(FixedOperand(side, BOOL) for side in sides[:count])),),
     )  # fmt: skip
 
@@ -129,6 +130,7 @@ max_ = binary_op(
     accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
+    traits=("cheap", "correctly rounded"),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 min_ = binary_op(
@@ -139,6 +141,7 @@ min_ = binary_op(
     accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
+    traits=("cheap", "correctly rounded"),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 
@@ -175,6 +178,7 @@ clamp = elementwise_op(
     accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-1.0, -0.5), UniformSamples(-2.0, 2.0), UniformSamples(0.5, 1.0)),
+    traits=("cheap",),
     doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.
     Kinks: at a bound the derivative in `x` is 1 and in the bound 0.""",
 )

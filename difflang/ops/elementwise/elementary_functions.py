@@ -36,6 +36,7 @@ exp = unary_op(
     reference=np.exp,
     lower=lambda jax, x: jax.lax.exp(x),
     accepts=HOLOMORPHIC_DTYPES,
+    traits=("nonnegative",),
     doc="""Exponential. Units: 1 -> 1, positive. Kinks: none.""",
 )
 
@@ -212,6 +213,7 @@ sech2 = unary_op(
     reference=sech2_reference,
     lower=sech2_lower,
     accepts=HOLOMORPHIC_DTYPES,
+    traits=("nonnegative",),
     doc="""`1 / cosh(x)^2`, the slope of tanh, to full relative accuracy. Units: 1 -> 1. Kinks: none.""",
 )
 
@@ -263,6 +265,7 @@ sigmoid = unary_op(
     jvp=lambda dx, y, x: dx * (sech2.one(x * 0.5) * 0.25),
     reference=lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x))),
     lower=sigmoid_lower,
+    traits=("nonnegative",),
     doc="""Logistic function `1 / (1 + exp(-x))`. Units: 1 -> 1, inside (0, 1). Kinks: none.""",
 )
 

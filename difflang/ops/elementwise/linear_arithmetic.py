@@ -62,7 +62,7 @@ add = linear_op(
     lower=lambda jax, x, y: jax.lax.add(x, y),
     accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise",),
+    traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
     samples=TWO_UNIFORM,
     doc="""Sum; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
@@ -75,7 +75,7 @@ sub = linear_op(
     lower=lambda jax, x, y: jax.lax.sub(x, y),
     accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise",),
+    traits=("elementwise", "cheap", "correctly rounded"),
     samples=TWO_UNIFORM,
     doc="""Difference; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
@@ -86,7 +86,7 @@ neg = linear_op(
     reference=upcast_half_reference(np.negative),
     lower=lambda jax, x: jax.lax.neg(x),
     accepts=NUMBERS,
-    traits=("elementwise",),
+    traits=("elementwise", "cheap", "correctly rounded"),
     samples=UniformSamples(),
     doc="""Negation; integers wrap. Units: u -> u. Kinks: none.""",
 )
@@ -98,7 +98,7 @@ mul = multilinear_op(
     lower=lambda jax, x, y: jax.lax.mul(x, y),
     accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise",),
+    traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
     powers=Factors(lambda eqn: [(x, 1) for x in eqn.operands]),
     samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
@@ -109,7 +109,7 @@ div = OPS.declare(
         type=same_type_rule(FLOATS + COMPLEXES),
         # Not `z / y`, which XLA turns into a quotient by a square that overflows or underflows earlier; nor
         # `d / y * z`, where `d / y` may overflow and, transposed, `ct * z`.
-        traits=("elementwise",),
+        traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
         derivative=OperandRules(
             jvp=(lambda d, z, x, y: d / y, lambda d, z, x, y: d * (-z / y)),
             transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
@@ -142,7 +142,7 @@ select = linear_op(
     ),
     reference=np.where,
     lower=lambda jax, p, x, y: jax.lax.select(p, x, y),
-    traits=("elementwise", "select", "bit exact"),
+    traits=("elementwise", "select", "bit exact", "cheap"),
     samples=(
         OpExample((FixedOperand((True, False, True), BOOL), (3,), (3,))),
         OpExample((FixedOperand(False, BOOL), (), ())),
@@ -177,7 +177,7 @@ convert = linear_op(
     transpose=(convert_transpose,),
     reference=lambda x, dtype: x.astype(numpy_dtype(dtype)),
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype(dtype)),
-    traits=("elementwise",),
+    traits=("elementwise", "cheap", "view", "correctly rounded"),
     samples=(
         *(OpExample(((2, 3),), {"dtype": d}) for d in FLOATS),
         *(OpExample((FixedOperand((0, 1, 100), d),), {"dtype": F32}) for d in (BOOL, I8, U8, I32, I64)),
@@ -213,7 +213,7 @@ truncate = inactive_op(
     type=truncate_type,
     reference=truncate_reference,
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype(dtype)),
-    traits=("elementwise", "bit exact"),
+    traits=("elementwise", "bit exact", "correctly rounded"),
     samples=(
         *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
         *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(0.0, 5.0)) for d in (U8, U32)),
@@ -248,7 +248,7 @@ def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
 def complex_part_op(name: str, *, transpose: OperandRuleList, reference: Any, lower: Any, doc: str) -> Op:
     return linear_op(
         name, type=complex_part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
-        accepts=COMPLEXES, traits=("elementwise", "not holomorphic"),
+        accepts=COMPLEXES, traits=("elementwise", "not holomorphic", "cheap"),
         samples=(OpExample(((2, 3),)), OpExample(((),)), OpExample(((1, 0),))),
     )  # fmt: skip
 
@@ -267,7 +267,7 @@ complex_ = linear_op(
     reference=complex_reference,
     lower=lambda jax, re, im: jax.lax.complex(re, im),
     accepts=(F32, F64),
-    traits=("elementwise",),
+    traits=("elementwise", "cheap"),
     samples=(OpExample(((2, 3), (2, 3))), OpExample(((), ())), OpExample(((1, 0), (1, 0)))),
     doc="""`re + i im`. Adjoints, here and everywhere, are those of the inner product Re(conj(a) b), so a gradient
     points in the direction of steepest ascent. Units: u, u -> u.""",
@@ -293,7 +293,7 @@ conj = linear_op(
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),
     accepts=COMPLEXES,
-    traits=("elementwise", "not holomorphic"),
+    traits=("elementwise", "not holomorphic", "cheap"),
     samples=(OpExample(((2, 3),)),),
     doc="""Complex conjugate: linear over the reals. Units: u -> u. Kinks: none.""",
 )

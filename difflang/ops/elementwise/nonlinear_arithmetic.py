@@ -68,6 +68,7 @@ integer_pow = unary_op(
     accepts=NUMBERS,
     powers=Factors(lambda eqn: [(eqn.operands[0], eqn.attrs["n"])] if eqn.attrs["n"] > 0 else []),
     samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
+    traits=("cheap",),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
     Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",
 )
@@ -154,6 +155,7 @@ sign = piecewise_constant_op(
     lower=lambda jax, x: jax.lax.sign(x),
     accepts=REALS,
     why="comparison",
+    traits=("correctly rounded",),
     doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
 )
 absolute = unary_op(
@@ -164,6 +166,7 @@ absolute = unary_op(
     accepts=SIGNED + FLOATS,
     powers=Root(2, lambda x: integer_pow.one(x, n=2)),
     samples=UniformSamples(-2.0, 2.0, avoid=(0.0,)),
+    traits=("cheap", "nonnegative", "correctly rounded"),
     doc="""Absolute value. Units: u -> u. Kinks: 0 at 0.""",
 )
 floor = piecewise_constant_op(

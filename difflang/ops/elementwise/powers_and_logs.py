@@ -142,6 +142,7 @@ exp_sub = binary_op(
     reference=exp_sub_reference,
     lower=lambda jax, x, y: jax.lax.exp(subtract_or_zero(jax, x, y)),
     samples=(UniformSamples(), UniformSamples()),
+    traits=("nonnegative",),
     doc="""`exp(x - y)`; 1 where x = y, infinite ones too. Units: 1, 1 -> 1.
     Kinks: none.""",
 )

@@ -71,6 +71,7 @@ rsqrt = unary_op(
     reference=rsqrt_reference,
     lower=rsqrt_lower,
     samples=POSITIVE,
+    traits=("cheap",),
     doc="""`1 / sqrt(x)`. Units: u -> u^(-1/2). Kinks: +Inf at 0 and at -0.0, with slope -Inf; NaN below.""",
 )
 
@@ -107,6 +108,7 @@ sqrt = unary_op(
     accepts=HOLOMORPHIC_DTYPES,
     powers=Root(2, sqrt_radicand, sqrt_domain),
     samples=POSITIVE,
+    traits=("cheap", "keeps sign"),
     doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
 )
@@ -144,6 +146,7 @@ one_if_zero = unary_op(
     reference=lambda r: np.where(r == 0, r.dtype.type(1), r),
     lower=lambda jax, r: jax.lax.select(jax.lax.eq(r, scalar_like(r, 0)), jax.lax.full_like(r, 1), r),
     samples=POSITIVE,
+    traits=("cheap",),
     doc="""`r`, but 1 where it is 0: for a divisor whose dividend vanishes too, so that the quotient is 0 without a
     derivative. Units: u -> u. Kinks: NaN at 0.""",
 )
@@ -162,6 +165,7 @@ root_of_squares = unary_op(
     lower=lambda jax, x: jax.lax.sqrt(x),
     powers=Root(2, lambda x: x),
     samples=POSITIVE,
+    traits=("cheap",),
     doc="""The square root of a sum of squares, whose tangent is 0 where the sum is. Units: u -> u^(1/2).
     Kinks: 0 at 0, with second derivative NaN; NaN below.""",
 )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.loop.residual_selection import MAX_SUMMANDS, is_differentiable_elementwise, is_light, total_bytes
 from difflang.ops.op_factories import tensor_type
 
@@ -31,7 +32,7 @@ def is_cheap_to_recompute(eqn: Eqn) -> bool:
     That is elementwise or data movement, or a contraction over few elements: the factors of small matrices often take
     fewer bytes.
     """
-    few = eqn.op.name == "dot_general" and contraction_size(eqn) <= MAX_SUMMANDS
+    few = eqn.op is dot_general and contraction_size(eqn) <= MAX_SUMMANDS
     return (
         few or is_light(eqn) or is_differentiable_elementwise(eqn) or not (eqn.operands or eqn.regions or eqn.op.effect)
     )

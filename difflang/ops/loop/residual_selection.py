@@ -19,14 +19,9 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import LinearizedGraph, invariant_eqns
+from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work
 
-# Less work than writing a number to memory and reading it back.
-LIGHT_OPS = frozenset(
-    {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
-    | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
-    | {"one_if_zero", "root_of_squares"}
-)
 # A value computed from more values than this is stored.
 MAX_FRONTIER = 8
 # The longest sum that is recomputed.
@@ -110,7 +105,7 @@ def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
             return False
         if not eqn.operands:
             return True
-        if eqn.op.name in LIGHT_OPS:
+        if "cheap" in eqn.op.traits:
             return total_bytes(eqn.results) > total_bytes(eqn.operands) or stored.isdisjoint(eqn.results)
         return eqn not in need and is_differentiable_elementwise(eqn)
 
@@ -125,7 +120,7 @@ def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
 
 def is_streaming(eqn: Eqn) -> bool:
     """Whether an equation is elementwise or moves elements, so that XLA need not materialize its operands."""
-    return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
+    return not eqn.regions and (eqn.op.elementwise or "cheap" in eqn.op.traits)
 
 
 def residual_leaves(residual: Value, kept: set[Value], recomputable: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
@@ -185,9 +180,9 @@ def is_light(eqn: Eqn) -> bool:
     """Whether an equation may run twice: it is little work, and rounding cannot make it jump."""
     if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
         return False
-    if eqn.op.name == "reduce_sum":
+    if eqn.op is reduce_sum:
         return total_bytes(eqn.operands) <= MAX_SUMMANDS * total_bytes(eqn.results)
-    return eqn.op.name in LIGHT_OPS
+    return "cheap" in eqn.op.traits
 
 
 def is_differentiable_elementwise(eqn: Eqn) -> bool:

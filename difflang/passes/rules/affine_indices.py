@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, I64, U32, Tensor
+from difflang.ops.arrays.gather_scatter import gather
 from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
 from difflang.passes.rules.reshapes_and_constants import (
     apply_op,
@@ -302,7 +302,7 @@ def sample_gather(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callab
 
     def body(x: Value) -> list[Value]:
         i, j = (x.home.one("iota", type=Tensor(I32, (2, 3)), axis=a) for a in (0, 1))
-        return [OPS["gather"].one(x, *[p(i, j) for p in places], axes=axes)]
+        return [gather.one(x, *[p(i, j) for p in places], axes=axes)]
 
     return build_region([Tensor(F64, shape)], body)
 

@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, COMPLEXES, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, logical_and, logical_not, logical_or
 from difflang.ops.elementwise.linear_arithmetic import conj, select
+from difflang.ops.elementwise.nonlinear_arithmetic import absolute
 
 PairProgram = Callable[..., Value]
-abs_ = OPS["abs"]
 BOOLS = (BOOL,)
 REALS = (F64, F32, F16, I32, U8)
 ALL_DTYPES = (*NUMBERS, BOOL)
@@ -84,7 +83,7 @@ ALGEBRAIC_IDENTITIES = (
     program_pair(lambda x, y: x - -y, lambda x, y: x + y, on=NUMBERS),
     program_pair(lambda x, y: -x * -y, lambda x, y: x * y, on=REALS),
     program_pair(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
-    program_pair(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
+    program_pair(lambda x: absolute.one(absolute.one(x)), lambda x: absolute.one(x), on=(*FLOATS, I32)),
     program_pair(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
     # Logic.
     program_pair(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, History, Tensor
+from difflang.ops.control.call import call
+from difflang.ops.control.cond import cond
+from difflang.ops.elementwise.linear_arithmetic import convert
 from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
 from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
 Replacement = Sequence[Value] | None
@@ -138,14 +141,14 @@ def sample_cond(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
     def program(p: Value, x: Value, y: Value) -> Sequence[Value]:
         then = build_region([FLOAT, FLOAT], lambda a, b: [a * b, a])
         other = build_region([FLOAT, FLOAT], lambda a, b: [-b, a])
-        return OPS["cond"](pred(p), x, y, regions=(then, other))
+        return cond(pred(p), x, y, regions=(then, other))
 
     return lambda: build_region([BOOL_SCALAR, FLOAT, FLOAT], program)
 
 
 def sample_call() -> Graph:
     body = build_region([FLOAT, FLOAT], lambda a, b: [b, a * b])
-    return build_region([FLOAT, FLOAT], lambda x, y: OPS["call"](x, y, regions=(body,), name="f"))
+    return build_region([FLOAT, FLOAT], lambda x, y: call(x, y, regions=(body,), name="f"))
 
 
 def sample_loop(limit: int, length: int | None, exact: bool, shape: tuple[int, ...]) -> Callable[[], Graph]:
@@ -153,23 +156,23 @@ def sample_loop(limit: int, length: int | None, exact: bool, shape: tuple[int, .
 
     def program(a: Value, b: Value, c: Value, xs: Value) -> Sequence[Value]:
         def body(i: Value, a: Value, b: Value, c: Value, x: Value) -> Sequence[Value]:
-            return [a * b + x, c, OPS["convert"].one(i, dtype=F64) - x * c]
+            return [a * b + x, c, convert.one(i, dtype=F64) - x * c]
 
         step = build_region([INDEX, *[FLOAT] * 4], body)
         attrs: dict[str, Attr] = {"consts": 1, "carry": 2, "length": length, "exact": exact, "reverse": False}
-        return a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b, c, xs], (step,), **attrs)
+        return a.home.emit(loop, [a.home.const(limit, INDEX), a, b, c, xs], (step,), **attrs)
 
     return lambda: build_region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
 
 
 def sample_counted_loop(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
     """A loop whose number of steps is its limit, either only by that or as an `exact` length."""
-    step = build_region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
+    step = build_region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + convert.one(i, dtype=F64)])
     attrs: dict[str, Attr] = {
         "consts": 1, "carry": 1, "length": limit if exact else None, "exact": exact, "reverse": False
     }  # fmt: skip
     return lambda: build_region(
-        [FLOAT, FLOAT], lambda a, b: a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b], (step,), **attrs)
+        [FLOAT, FLOAT], lambda a, b: a.home.emit(loop, [a.home.const(limit, INDEX), a, b], (step,), **attrs)
     )
 
 

@@ -60,10 +60,7 @@ def fold_constants(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "const", value=value, type=type)
 
 
-FOLDABLE_OPS = (
-    "add", "sub", "mul", "div", "neg", "abs", "sign", "max", "min", "eq", "ne", "lt", "le", "gt", "ge",
-    "logical_and", "logical_or", "logical_not", "convert", "truncate",
-)  # fmt: skip
+FOLDABLE_OPS = tuple([op.name for op in OPS.values() if "correctly rounded" in op.traits])
 
 
 def fold_moved_constant(to: Rewriter, eqn: Eqn) -> Replacement:

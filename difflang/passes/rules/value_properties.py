@@ -8,12 +8,13 @@ from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
+from difflang.ops.arrays.shape_manipulation import broadcast
+from difflang.ops.elementwise.linear_arithmetic import mul
 from difflang.passes.rules.reshapes_and_constants import apply_op, const_like, int_tuple, on_ints, on_matrix, on_vector
 from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
 Replacement = Sequence[Value] | None
 
-SIGN_PRESERVING_OPS = ("reshape", "broadcast", "transpose", "reverse", "slice", "reduce_sum", "reduce_max", "sqrt")
 SEARCH_DEPTH = 4  # how many equations back a property is searched for
 
 
@@ -22,19 +23,15 @@ def is_nonnegative(to: Rewriter, value: Value, depth: int = SEARCH_DEPTH) -> boo
     eqn = to.makers.get(value)
     if eqn is None or depth == 0 or not tensor_type(value).dtype.is_float:
         return False
-    name = eqn.op.name
-    if name in ("exp", "exp_sub", "abs", "sech2", "sigmoid"):
-        return True
-    if name == "const":
-        number = to.number(value)
+    if (number := to.number(value)) is not None:
         return isinstance(number, float) and number > 0
-    if name == "mul" and eqn.operands[0] is eqn.operands[1]:
+    is_square = eqn.op is mul and eqn.operands[0] is eqn.operands[1]
+    if "nonnegative" in eqn.op.traits or is_square:
         return True
-    if name in ("add", "mul", "div"):
-        return all([is_nonnegative(to, v, depth - 1) for v in eqn.operands])
-    if name in SIGN_PRESERVING_OPS and 0 not in tensor_type(eqn.operands[0]).shape:
-        return is_nonnegative(to, eqn.operands[0], depth - 1)
-    return False
+    # The sum of nothing is 0, the greatest of nothing is -Inf.
+    if "keeps sign" not in eqn.op.traits or 0 in tensor_type(eqn.operands[0]).shape:
+        return False
+    return all([is_nonnegative(to, v, depth - 1) for v in eqn.operands])
 
 
 def drop_positive_guard(to: Rewriter, eqn: Eqn) -> Replacement:
@@ -113,7 +110,7 @@ def all_broadcast_or_constant(to: Rewriter, operands: Sequence[Value]) -> bool:
         made = to.makers.get(operand)
         if made is None:
             return False
-        if made.op.name == "broadcast":
+        if made.op is broadcast:
             found = True
         elif to.number(operand) is None:
             return False

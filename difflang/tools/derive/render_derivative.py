@@ -15,6 +15,7 @@ from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import dim_names
 from difflang.ir.tensor_types import DTYPES
+from difflang.ops.arrays.constants import const
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
@@ -184,7 +185,7 @@ class DerivativeText(Struct, eq=False):
         *values, site = graph.results
         made = {r: e for e in graph.eqns for r in e.results}
         # The optimizer may have proved that no check fails.
-        never = site in made and made[site].op.name == "const" and made[site].attrs["value"] == 0
+        never = site in made and made[site].op is const and made[site].attrs["value"] == 0
         return graph, None if never else site
 
     def assert_site(self, unparser: Unparser, site: Value) -> None:

@@ -12,12 +12,15 @@ from difflang.elaborate.terms import leaf_hints
 from difflang.ir import symbolic_dims
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import History
 from difflang.ops.ad_interface import zeros
 from difflang.ops.control.checkpoint_block import emit_checkpoint
+from difflang.ops.control.cond import cond
 from difflang.ops.control.custom_linear_solve import as_primal_call, custom_linear_solve
+from difflang.ops.control.derivative_operators import vjp
+from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_check_messages
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.dynamic_loop_outputs import arrays_to_histories
 from difflang.passes.inline import is_inlinable_call, splice
 from difflang.passes.merge_equal_loops import merge_equal_loops, merge_history_sources
@@ -125,12 +128,12 @@ def checkpoint_dynamic_loops(graph: Graph) -> Graph:
 
 def is_dynamic_loop(eqn: Eqn) -> bool:
     """Whether its number of steps is known only at run time."""
-    return eqn.op is OPS["loop"] and not eqn.attrs["exact"]
+    return eqn.op is loop and not eqn.attrs["exact"]
 
 
 def checkpoint_bodies(eqn: Eqn, old: Eqn, endless: dict[Graph, bool]) -> Eqn:
     """The equation with its steps or branches wrapped in checkpoints if they contain a loop of unknown length."""
-    count = {OPS["loop"]: 1, OPS["map"]: 1, OPS["cond"]: len(eqn.regions)}.get(eqn.op, 0)
+    count = {loop: 1, map_: 1, cond: len(eqn.regions)}.get(eqn.op, 0)
     regions = list(eqn.regions)
     for i, was in enumerate(old.regions[:count]):
         if endless[was] and not any(isinstance(v.type, History) for v in (*was.params, *was.results)):
@@ -166,7 +169,7 @@ def value_and_pullback(
     left = iter(given)
     smooth = [(i, r.type) for i, r in enumerate(f.results) if r.type.tangent is not None]
     cts = [next(left) if i < values else zeros(builder, type) for i, type in smooth]
-    found = builder.emit(OPS["vjp"], [*own, *hidden, *cts], (f,), wrt=wrt)
+    found = builder.emit(vjp, [*own, *hidden, *cts], (f,), wrt=wrt)
     count = len(f.results)
     pulled: dict[int, Value] = dict(zip([i for i, w in enumerate(wrt) if w], found[count:], strict=True))
     results = [*found[:values], *[pulled[p] for p in places], *found[values:count]]

@@ -15,6 +15,9 @@ from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.text_printer import attr_text, eqn_text
+from difflang.ops.arrays.constants import const
+from difflang.ops.control.cond import cond
+from difflang.ops.loop.loop_op import loop
 
 MAX_EQUATIONS = 300  # of a larger graph some are folded
 MAX_CAPTION = 34  # characters of source text below an op
@@ -163,9 +166,9 @@ def region_names(eqn: Eqn) -> list[str]:
     match len(eqn.regions):
         case 1:
             return [""]
-        case 2 if eqn.op.name == "cond":
+        case 2 if eqn.op is cond:
             return ["then", "else"]
-        case 2 if eqn.op.name == "loop":
+        case 2 if eqn.op is loop:
             return ["step", "goes on"]
         case count:
             return [f"part {i}" for i in range(1, count + 1)]
@@ -175,7 +178,7 @@ def inline_constants(graph: Graph) -> dict[Value, str]:
     """The scalar constants to show inside the boxes that use them."""
     found: dict[Value, str] = {}
     for eqn in graph.eqns:
-        if eqn.op.name == "const" and "value" in eqn.attrs and not isinstance(eqn.attrs["value"], tuple):
+        if eqn.op is const and "value" in eqn.attrs and not isinstance(eqn.attrs["value"], tuple):
             value = eqn.attrs["value"]
             text = str(value) if isinstance(value, Poly) else attr_text(value)
             if len(text) <= MAX_CONSTANT:
