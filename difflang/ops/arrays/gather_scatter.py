@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, I64, NUMBERS, DType, Tensor
+from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.batching_rules import batch_gather, batch_scatter, batch_slice, batch_update, clamp_index
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
@@ -279,7 +280,7 @@ def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Valu
 def scatter_updates_cotangent(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
     """The cotangent of the updates: gathered for those that stayed, zero for those overwritten."""
     wins = last_writes.one(*indices, sizes=tuple(tensor_type(x).shape[a] for a in axes))
-    wide = OPS["broadcast"].one(wins, shape=tensor_type(updates).shape, axes=tuple(range(tensor_type(wins).rank)))
+    wide = broadcast.one(wins, shape=tensor_type(updates).shape, axes=tuple(range(tensor_type(wins).rank)))
     return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_of_type(ct, updates.type))
 
 

@@ -14,7 +14,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
 from difflang.ops.arrays.axis_reductions import dtype_maximum, dtype_minimum
-from difflang.ops.arrays.cumulative_and_sort import recurrence, shift_along_axis
+from difflang.ops.arrays.cumulative_and_sort import argsort, recurrence, shift_along_axis
 from difflang.ops.arrays.gather_scatter import (
     DUPLICATE_INDICES,
     EMPTY_GRID_INDICES,
@@ -33,9 +33,10 @@ from difflang.ops.arrays.gather_scatter import (
     scatter_type,
     stack_indices,
 )
+from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.batching_rules import batch_scatter
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, logical_and, lt, ne
-from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.elementwise.linear_arithmetic import select, truncate
 from difflang.ops.op_factories import (
     Array,
     FixedOperand,
@@ -209,10 +210,10 @@ def scatter_mul_updates_jvp(du: Value, y: Value, x: Value, updates: Value, *indi
     size = static_size(tensor_type(places[0]).shape[0])
     if size == 0:
         return zeros_of_type(du, y.type)
-    rows = [OPS["reshape"].one(v, shape=(size, *flat)) for v in (updates, du)]
+    rows = [reshape.one(v, shape=(size, *flat)) for v in (updates, du)]
     sizes = [static_size(tensor_type(x).shape[a]) for a in axes]
     number = flat_positions(places, sizes)
-    order = OPS["argsort"].one(number, axis=0, descending=False)
+    order = argsort.one(number, axis=0, descending=False)
     number, *places = (gather.one(v, order, axes=(0,)) for v in (number, *places))
     factors, moved = (gather.one(v, order, axes=(0,)) for v in rows)
     begins = broadcast_flags(ne.one(number, shift_along_axis(number, 0, False, -1)), factors)
@@ -227,18 +228,18 @@ def scatter_mul_updates_jvp(du: Value, y: Value, x: Value, updates: Value, *indi
 
 
 def flatten_index(index: Value) -> Value:
-    return OPS["reshape"].one(index, shape=(prod(map(static_size, tensor_type(index).shape)),))
+    return reshape.one(index, shape=(prod(map(static_size, tensor_type(index).shape)),))
 
 
 def broadcast_flags(marks: Value, x: Value) -> Value:
-    return OPS["broadcast"].one(marks, shape=tensor_type(x).shape, axes=(0,))
+    return broadcast.one(marks, shape=tensor_type(x).shape, axes=(0,))
 
 
 def flat_positions(places: list[Value], sizes: list[int]) -> Value:
     """A row-major number for each position, and one past the last for positions out of range."""
     total = prod(sizes)
     dtype = I32 if total < 2**31 else I64
-    places = [p if tensor_type(p).dtype is dtype else OPS["truncate"].one(p, dtype=dtype) for p in places]
+    places = [p if tensor_type(p).dtype is dtype else truncate.one(p, dtype=dtype) for p in places]
     number, good = full_like(places[0], 0), places[0].home.const(True, Tensor(BOOL, tensor_type(places[0]).shape))
     for place, size in zip(places, sizes, strict=True):
         number = number * size + place

@@ -33,6 +33,7 @@ from difflang.ops.ad_interface import (
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.control.call import call, emit_call
 from difflang.ops.control.print_effect import without_prints
+from difflang.ops.elementwise.linear_arithmetic import select
 
 Regions = tuple[Graph, Graph, Graph]
 
@@ -128,7 +129,7 @@ def mask_unchosen(found: list[Value], at: TransposeRequest) -> list[Value]:
 
 def mask_by_any_choice(ct: Value, choices: list[Value], at: TransposeRequest) -> Value:
     some = reduce(or_choices, [any_broadcast_like(choice, ct) for choice in choices])
-    masked = OPS["select"].one(some, ct, zeros(ct.home, ct.type))
+    masked = select.one(some, ct, zeros(ct.home, ct.type))
     at.choices[masked] = some
     return masked
 

@@ -30,6 +30,7 @@ from difflang.ops.ad_interface import (
     with_signature,
     zeros,
 )
+from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
 from difflang.ops.control.cond import cond
 from difflang.ops.loop.checkpoint_store import int32_one, int32_zero, read_item, write_item
 from difflang.ops.loop.history_value import (
@@ -242,8 +243,8 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
     outs = at.builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
     count, some = sum(back.active), sum(back.chosen[:nc])
-    sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
-    anywhere = [OPS["reduce_any"].one(c, axes=(0,)) for c in outs[count : count + some]]
+    sums = [reduce_sum.one(c, axes=(0,)) for c in outs[:shared]]
+    anywhere = [reduce_any.one(c, axes=(0,)) for c in outs[count : count + some]]
     found = [*sums, *outs[shared:count], *anywhere, *outs[count + some :]]
     return unpack_cotangents(found, back.active, back.chosen, at.choices)
 

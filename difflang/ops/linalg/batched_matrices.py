@@ -16,8 +16,11 @@ from difflang.ir.op import OPS, Op, OperandRules, OpRule, Trait, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
+from difflang.ops.arrays.shape_manipulation import broadcast
+from difflang.ops.arrays.shape_manipulation import transpose as transpose_op
 from difflang.ops.elementwise.comparison_and_logic import eq
-from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, real, select
+from difflang.ops.elementwise.linear_arithmetic import convert as convert_op
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, along_new_axis, tensor_type, zeros_of_type
 
@@ -126,7 +129,7 @@ def directional_matrix_op(
 def swap_last_axes(x: Value) -> Value:
     """Every matrix transposed."""
     rank = tensor_type(x).rank
-    return OPS["transpose"].one(x, perm=(*range(rank - 2), rank - 1, rank - 2))
+    return transpose_op.one(x, perm=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def adjoint(x: Value) -> Value:
@@ -144,18 +147,18 @@ def matmul(x: Value, y: Value) -> Value:
 def complex_like(x: Value, like: Value) -> Value:
     """Real numbers converted to complex where `like` is complex."""
     dtype = tensor_type(like).dtype
-    return OPS["convert"].one(x, dtype=dtype) if dtype.is_complex else x
+    return convert_op.one(x, dtype=dtype) if dtype.is_complex else x
 
 
 def real_part(x: Value) -> Value:
-    return OPS["real"].one(x) if tensor_type(x).dtype.is_complex else x
+    return real.one(x) if tensor_type(x).dtype.is_complex else x
 
 
 def phase_free_product(x: Value, y: Value) -> Value:
     """`x diag(1, 2, …) yᴴ`: a function of columns that does not depend on the phase that each pair of them shares."""
     type = tensor_type(x)
     numbers = x.home.one("iota", type=Tensor(I32, type.shape), axis=type.rank - 1)
-    return matmul(x * OPS["convert"].one(numbers + 1, dtype=type.dtype), adjoint(y))
+    return matmul(x * convert_op.one(numbers + 1, dtype=type.dtype), adjoint(y))
 
 
 def hermitian_part(x: Value) -> Value:
@@ -189,12 +192,12 @@ def broadcast_rows(d: Value, rows: Dim) -> Value:
     """A matrix with the vector in every row: multiplying by it scales columns."""
     lead, rank = tensor_type(d).shape[:-1], tensor_type(d).rank
     axes = (*range(rank - 1), rank)
-    return OPS["broadcast"].one(d, shape=(*lead, rows, tensor_type(d).shape[-1]), axes=axes)
+    return broadcast.one(d, shape=(*lead, rows, tensor_type(d).shape[-1]), axes=axes)
 
 
 def broadcast_columns(d: Value, columns: Dim) -> Value:
     """A matrix with the vector in every column: multiplying by it scales rows."""
-    return OPS["broadcast"].one(d, shape=(*tensor_type(d).shape, columns), axes=tuple(range(tensor_type(d).rank)))
+    return broadcast.one(d, shape=(*tensor_type(d).shape, columns), axes=tuple(range(tensor_type(d).rank)))
 
 
 def next_direction_jvp(name: str) -> PerOperandRules:

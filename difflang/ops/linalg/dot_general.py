@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, TypeSolver, UndefinedPrimal
+from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import NUMBERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any
+from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.batching_rules import batch_dot
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
 from difflang.ops.op_factories import Array, OpExample, multilinear_op, remaining_axes, tensor_type
@@ -139,9 +140,7 @@ def dot_transpose(
     if swapped == expected != order:
         return dot_general.one(conj_if_complex(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
     product = dot_general.one(ct, conj_if_complex(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
-    return (
-        product if order == expected else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in expected]))
-    )
+    return product if order == expected else transpose.one(product, perm=tuple([order.index(a) for a in expected]))
 
 
 def dot_mask_transpose(
@@ -153,8 +152,8 @@ def dot_mask_transpose(
     others = range(b + rows, tensor_type(truths).rank) if place == 0 else range(b, b + rows)
     some = reduce_any.one(truths, axes=tuple(others))
     places = (*batch[place], *free_axes(mine.rank, place, contract, batch))
-    permuted = OPS["transpose"].one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
-    return OPS["broadcast"].one(permuted, shape=mine.shape, axes=tuple(sorted(places)))
+    permuted = transpose.one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
+    return broadcast.one(permuted, shape=mine.shape, axes=tuple(sorted(places)))
 
 
 MATMUL_ATTRS = {"contract": ((1,), (0,)), "batch": ((), ())}

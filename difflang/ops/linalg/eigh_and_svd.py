@@ -11,7 +11,7 @@ import numpy as np
 from ml_dtypes import finfo
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, TypeSolver
+from difflang.ir.op import TypeSolver
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ops.arrays.axis_reductions import reduce_max
 from difflang.ops.arrays.constants import stop
@@ -69,7 +69,7 @@ def equal_within_rounding(values: Value, gaps: Value) -> Value:
     sizes = absolute.one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))
     bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype(type.dtype)).eps))
-    whole = OPS["broadcast"].one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
+    whole = broadcast.one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
     return le.one(absolute.one(gaps), whole)
 
 

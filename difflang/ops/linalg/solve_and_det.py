@@ -13,8 +13,8 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
-from difflang.ops.arrays.shape_manipulation import slice_axis
-from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
+from difflang.ops.arrays.shape_manipulation import reshape, slice_axis
+from difflang.ops.elementwise.linear_arithmetic import complex_, conj_if_complex, imag, real
 from difflang.ops.linalg.batched_matrices import (
     MATRIX_DTYPES,
     apply_per_matrix,
@@ -145,7 +145,7 @@ def matrix_element(a: Value, row: int, column: int) -> Value:
     """One element of every matrix."""
     rank = tensor_type(a).rank
     only = slice_axis(slice_axis(a, rank - 2, row, row + 1), rank - 1, column, column + 1)
-    return OPS["reshape"].one(only, shape=tensor_type(a).shape[:-2])
+    return reshape.one(only, shape=tensor_type(a).shape[:-2])
 
 
 def one_scalar_per_matrix(same: TypeSolver, a: Tensor) -> Tensor:
@@ -328,8 +328,8 @@ def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value 
     change = matrix_trace(solve.one(a, da, transposed=False))
     if not tensor_type(change).dtype.is_complex:
         return None, change
-    size, angle = OPS["real"].one(change), OPS["imag"].one(change)
-    turn = OPS["complex"].one(zeros_of_type(angle, angle.type), angle)
+    size, angle = real.one(change), imag.one(change)
+    turn = complex_.one(zeros_of_type(angle, angle.type), angle)
     return found[0] * turn, size
 
 

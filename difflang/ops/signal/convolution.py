@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, TypeSolver, UndefinedPrimal
+from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
-from difflang.ops.arrays.shape_manipulation import pad_reference
+from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
 from difflang.ops.op_factories import Array, OpExample, multilinear_op, static_size, tensor_type
 
 Ints = tuple[int, ...]
@@ -144,7 +144,7 @@ def image_cotangent(
     ct_sizes = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
     lows = [k - 1 - margin[0] for k, margin in zip(kernel, padding, strict=True)]
     highs = [n + k - 1 - c - low for n, k, c, low in zip(image, kernel, ct_sizes, lows, strict=True)]
-    flipped = swap_channels(OPS["reverse"].one(w, axes=tuple(range(len(strides)))), groups)
+    flipped = swap_channels(reverse.one(w, axes=tuple(range(len(strides)))), groups)
     return conv.one(
         ct, flipped, strides=input_dilation, padding=tuple(zip(lows, highs, strict=True)), input_dilation=strides,
         kernel_dilation=kernel_dilation, groups=groups,
@@ -156,10 +156,10 @@ def swap_channels(w: Value, groups: int) -> Value:
     *space, inward, outward = tensor_type(w).shape
     n = len(space)
     if groups == 1:
-        return OPS["transpose"].one(w, perm=(*range(n), n + 1, n))
-    grouped = OPS["reshape"].one(w, shape=(*space, inward, groups, outward // groups))
-    swapped = OPS["transpose"].one(grouped, perm=(*range(n), n + 2, n + 1, n))
-    return OPS["reshape"].one(swapped, shape=(*space, outward // groups, inward * groups))
+        return transpose.one(w, perm=(*range(n), n + 1, n))
+    grouped = reshape.one(w, shape=(*space, inward, groups, outward // groups))
+    swapped = transpose.one(grouped, perm=(*range(n), n + 2, n + 1, n))
+    return reshape.one(swapped, shape=(*space, outward // groups, inward * groups))
 
 
 def kernel_cotangent(
@@ -184,10 +184,10 @@ def kernel_cotangent(
     last = tensor_type(x).rank - 1
     space = range(1, last)
     result = conv.one(
-        swap_batch_and_channels(x, groups), OPS["transpose"].one(ct, perm=(*space, 0, last)), strides=kernel_dilation,
+        swap_batch_and_channels(x, groups), transpose.one(ct, perm=(*space, 0, last)), strides=kernel_dilation,
         padding=margins, input_dilation=input_dilation, kernel_dilation=strides, groups=groups,
     )  # fmt: skip
-    return OPS["transpose"].one(result, perm=(*space, 0, last))
+    return transpose.one(result, perm=(*space, 0, last))
 
 
 def swap_batch_and_channels(x: Value, groups: int) -> Value:
@@ -195,10 +195,10 @@ def swap_batch_and_channels(x: Value, groups: int) -> Value:
     batch, *space, channels = tensor_type(x).shape
     n = len(space)
     if groups == 1:
-        return OPS["transpose"].one(x, perm=(n + 1, *range(1, n + 1), 0))
-    grouped = OPS["reshape"].one(x, shape=(batch, *space, groups, channels // groups))
-    swapped = OPS["transpose"].one(grouped, perm=(n + 2, *range(1, n + 2), 0))
-    return OPS["reshape"].one(swapped, shape=(channels // groups, *space, batch * groups))
+        return transpose.one(x, perm=(n + 1, *range(1, n + 1), 0))
+    grouped = reshape.one(x, shape=(batch, *space, groups, channels // groups))
+    swapped = transpose.one(grouped, perm=(n + 2, *range(1, n + 2), 0))
+    return reshape.one(swapped, shape=(channels // groups, *space, batch * groups))
 
 
 def conv_example(

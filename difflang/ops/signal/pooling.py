@@ -17,7 +17,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import mean_over_ties
-from difflang.ops.arrays.shape_manipulation import pad_reference
+from difflang.ops.arrays.shape_manipulation import broadcast, pad, pad_reference, slice_
 from difflang.ops.elementwise.comparison_and_logic import lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import Array, OpExample, linear_op, static_size, tensor_type, upcast_half_reference
@@ -255,13 +255,13 @@ def pool_lower(combine: str, fill: float) -> OpRule:
 def pad_image(x: Value, fill: float, padding: PaddingPairs) -> Value:
     if not any(map(any, padding)):
         return x
-    return OPS["pad"].one(x, x.home.const(fill, tensor_type(x).reshaped()), **pad_attrs(padding))
+    return pad.one(x, x.home.const(fill, tensor_type(x).reshaped()), **pad_attrs(padding))
 
 
 def broadcast_over_windows(y: Value, window: Ints) -> Value:
     """One number per window, broadcast to each of its positions."""
     *lead, c = tensor_type(y).shape
-    return OPS["broadcast"].one(y, shape=(*lead, *window, c), axes=(*range(len(lead)), len(lead) + len(window)))
+    return broadcast.one(y, shape=(*lead, *window, c), axes=(*range(len(lead)), len(lead) + len(window)))
 
 
 def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Value:
@@ -280,9 +280,7 @@ def is_small_tile(window: Ints, strides: Ints, padding: PaddingPairs) -> bool:
 def count_maxima(y: Value, x: Value, tile: Ints) -> Value:
     """The number of elements in each tile that equal its maximum, counted slice by slice, for small tiles."""
     zero, one = (y.home.const(n, y.type) for n in (0.0, 1.0))
-    pieces = [
-        OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in window_slices(tensor_type(x).shape, tile, tile)
-    ]
+    pieces = [slice_.one(x, starts=a, stops=b, steps=s) for a, b, s in window_slices(tensor_type(x).shape, tile, tile)]
     return functools.reduce(operator.add, [select.one(lt.one(piece, y), zero, one) for piece in pieces])
 
 
