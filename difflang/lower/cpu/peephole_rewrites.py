@@ -1,4 +1,4 @@
-"""Peephole rewrites for XLA on the CPU: quotients, full sums, small exponentials, and `tanh` with its derivative."""
+"""Peephole rewrites for XLA on the CPU: full sums, small exponentials, and `tanh` with its derivative."""
 
 from __future__ import annotations
 
@@ -13,49 +13,6 @@ from difflang.ops.elementwise.elementary_functions import exp, sech2, tanh
 from difflang.ops.elementwise.powers_and_logs import exp_sub
 from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work, tanh_and_slope
 from difflang.ops.elementwise.vectorized_exp import vectorized_exp, vectorized_exp_sub
-
-# ---- Quotients are recomputed for each elementwise reader
-# XLA's CPU fusion takes no expensive operation into two kernels, and keeps out a sum that leads to one. So a shared
-# quotient breaks a chain of elementwise operations into several kernels that each go through memory. A division costs
-# less. Source: InstructionFusion::ComputeGloballyUnfusible of OpenXLA.
-
-# Below this, one more kernel costs little.
-MIN_DUPLICATED_ELEMENTS = 1 << 15
-
-
-def duplicate_quotients(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
-    """The same equations, where each elementwise reader of a large quotient after the first has its own copy."""
-    quotients = {e.results[0]: e for e in eqns if e.op.name == "div" and is_large(e.results[0])}
-    if not quotients:
-        return eqns
-    found: list[Eqn] = []
-    read: set[Value] = set()
-    for eqn in eqns:
-        own: dict[Value, Value] = {}
-        for value in dict.fromkeys(eqn.operands) if eqn.op.elementwise else ():
-            if value in read:
-                own[value] = emit_duplicate(quotients[value], found)
-            elif value in quotients:
-                read.add(value)
-        found.append(eqn.replace_operands(own) if own else eqn)
-    return found
-
-
-def emit_duplicate(quotient: Eqn, to: list[Eqn]) -> Value:
-    """The quotient computed a second time, in a form that XLA's common-subexpression elimination does not recognise."""
-    x, y = quotient.operands
-    # `-(-x / y)` equals `x / y` to the last bit.
-    for name, operands in (("neg", [x]), ("div", [None, y]), ("neg", [None])):
-        result = Value(quotient.results[0].type, x.home)
-        reads = tuple([to[-1].results[0] if v is None else v for v in operands])
-        to.append(Eqn(OPS[name], reads, (result,), {}, (), quotient.span))
-    return to[-1].results[0]
-
-
-def is_large(value: Value) -> bool:
-    shape = value.type.shape if isinstance(value.type, Tensor) else ()
-    return prod([n for n in shape if isinstance(n, int)]) >= MIN_DUPLICATED_ELEMENTS
-
 
 # ---- Full sums are flattened to one axis
 # XLA vectorizes a sum over one long axis; over several short ones it adds scalars, and it undoes a reshape of the sum's

@@ -23,7 +23,6 @@ from difflang.lower.cpu.outlining import (
     stays_inline,
 )
 from difflang.lower.cpu.peephole_rewrites import (
-    duplicate_quotients,
     flatten_reductions,
     fuse_tanh_derivative,
     use_small_exp,
@@ -84,10 +83,7 @@ class ChainSplitter:
     def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
         eqns = flatten_reductions(
-            duplicate_quotients(
-                use_small_exp(fuse_tanh_derivative(graph.eqns), graph.results) if inside else graph.eqns
-            ),
-            graph.results,
+            use_small_exp(fuse_tanh_derivative(graph.eqns), graph.results) if inside else graph.eqns, graph.results
         )
         steps = branch_on_small_arguments(eqns, graph.results, inside)
         for step in steps:
