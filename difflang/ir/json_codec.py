@@ -51,8 +51,6 @@ def fail_malformed(what: str) -> NoReturn:
 RENAMED_OPS = {
     "again": "self_call",
     "exchange": "swap_item",
-    "exp_of_few": "vectorized_exp",
-    "exp_sub_of_few": "vectorized_exp_sub",
     "given": "opaque_call",
     "ruled": "custom_derivative",
     "say": "print",

@@ -33,7 +33,6 @@ from difflang.ops.elementwise import (
     powers_and_logs,
     roots_and_distances,
     value_and_derivative,
-    vectorized_exp,
     vectorized_sincos,
 )
 from difflang.ops.linalg import dot_general, eigh_and_svd, expm, factorizations, solve_and_det
@@ -80,6 +79,5 @@ __all__ = [
     "swap_item",
     "threefry_random",
     "value_and_derivative",
-    "vectorized_exp",
     "vectorized_sincos",
 ]

@@ -32,10 +32,6 @@ NOT_UNPARSED = {
         "rules are expanded before a program is written",
     ),
     "checkpoint": "checkpoints are expanded before a program is written",
-    **dict.fromkeys(
-        ("vectorized_exp", "vectorized_exp_sub"),
-        "vectorized exponentials appear only when a program is compiled",
-    ),
     "sin_and_cos": "sines and cosines are fused only when a program is compiled",
     "tanh_and_slope": "`tanh` and its derivative are fused only when a program is compiled",
     "call": "calls are inlined before a program is written",

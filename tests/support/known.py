@@ -111,7 +111,6 @@ GAMMA_ROOTS = (1.0, 2.0, 1.4616321449683622)
 # fmt: off
 UNARY: dict[str, Known] = {
     "exp": Known(mp.exp, mp.exp, near=(0.0, 709.78, -708.39)),
-    "vectorized_exp": Known(mp.exp, mp.exp, near=(0.0, 709.78, -708.39)),
     "exp2": Known(lambda x: mp.mpf(2) ** x, lambda x: mp.mpf(2) ** x * mp.log(2), near=(0.0, 1024.0, -1022.0)),
     "exp2_slope": Known(
         lambda x: mp.mpf(2) ** x * mp.log(2), lambda x: mp.mpf(2) ** x * mp.log(2) ** 2,

@@ -1,4 +1,4 @@
-"""Peephole rewrites for XLA on the CPU: full sums, small exponentials, and `tanh` with its derivative."""
+"""Peephole rewrites for XLA on the CPU: full sums, and `tanh` with its derivative."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from math import prod
 
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import F32, F64, Tensor
-from difflang.ops.elementwise.elementary_functions import exp, sech2, tanh
-from difflang.ops.elementwise.powers_and_logs import exp_sub
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.elementwise.elementary_functions import sech2, tanh
 from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work, tanh_and_slope
-from difflang.ops.elementwise.vectorized_exp import vectorized_exp, vectorized_exp_sub
 
 # ---- Full sums are flattened to one axis
 # XLA vectorizes a sum over one long axis; over several short ones it adds scalars, and it undoes a reshape of the sum's
@@ -74,49 +72,7 @@ def flat_value_like(value: Value) -> Value:
     return Value(value.type.reshaped(prod([n for n in value.type.shape if isinstance(n, int)])), value.home)
 
 
-# ---- Exponentials of few elements are vectorized, in loops
-# XLA unrolls the loop over a short last axis, and does not re-vectorize it where that is the only axis, where several
-# arrays are read, or where its length is no multiple of the vector width. Measured: each of 16 numbers takes 4 ns in
-# f64 and 2.4 in f32, each of 16 by 16 differences of f64 1.7; in a long vector it takes 1.2 and 0.25.
-
-SMALL_EXP_OPS = {exp: vectorized_exp, exp_sub: vectorized_exp_sub}
-# Lengths of a last axis that XLA unrolls, and elements of a vector operation.
-UNROLLED_SIZES = range(9, 33)
-VECTOR_WIDTH = 8
-# Above this XLA splits a kernel between two threads, though it is over before both have begun.
-MAX_BYTES = 4096
-
-
-def use_small_exp(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
-    """The same equations, with exponentials of few elements replaced by vectorized ops. Cost: linear."""
-    scalarized = {e for e in eqns if e.op in SMALL_EXP_OPS and is_scalarized(e)}
-    if not scalarized:
-        return eqns
-    readers = Counter([v for e in eqns for v in e.operands] + list(results))
-    read_on = {v for e in eqns if e.op.elementwise for v in e.operands}
-    found: list[Eqn] = []
-    # The inlined code reads its argument four times. XLA may recompute that for each, and a quotient for each reader it
-    # is fused with. So an exponential is left alone after another one in an elementwise chain, and where one of several
-    # readers is elementwise, as in the gradient of a `softmax`.
-    follows: set[Value] = set()
-    for eqn in eqns:
-        after = not follows.isdisjoint(eqn.operands)
-        if eqn in scalarized and not after and (readers[eqn.results[0]] == 1 or eqn.results[0] not in read_on):
-            eqn, after = Eqn(SMALL_EXP_OPS[eqn.op], eqn.operands, eqn.results, {}, (), eqn.span), True
-        if after and eqn.op.elementwise:
-            follows.update(eqn.results)
-        found.append(eqn)
-    return found
-
-
-def is_scalarized(eqn: Eqn) -> bool:
-    """Whether XLA computes these exponentials one by one."""
-    type = eqn.results[0].type
-    assert isinstance(type, Tensor)
-    *others, last = type.shape or (1,)
-    if type.dtype not in (F32, F64) or last not in UNROLLED_SIZES or type.bytes > MAX_BYTES:
-        return False
-    return not others or (type.dtype is F64 and (eqn.op is exp_sub or last % VECTOR_WIDTH > 0))
+# ---- `tanh` and its derivative are one op, in loops
 
 
 def fuse_tanh_derivative(eqns: Sequence[Eqn]) -> Sequence[Eqn]:

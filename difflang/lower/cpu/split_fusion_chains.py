@@ -25,7 +25,6 @@ from difflang.lower.cpu.outlining import (
 from difflang.lower.cpu.peephole_rewrites import (
     flatten_reductions,
     fuse_tanh_derivative,
-    use_small_exp,
 )
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
 
@@ -82,9 +81,7 @@ class ChainSplitter:
 
     def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
-        eqns = flatten_reductions(
-            use_small_exp(fuse_tanh_derivative(graph.eqns), graph.results) if inside else graph.eqns, graph.results
-        )
+        eqns = flatten_reductions(fuse_tanh_derivative(graph.eqns) if inside else graph.eqns, graph.results)
         steps = branch_on_small_arguments(eqns, graph.results, inside)
         for step in steps:
             if isinstance(step, OutlinedSegment):
