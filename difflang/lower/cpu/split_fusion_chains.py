@@ -16,7 +16,6 @@ from typing import NamedTuple
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.lower.cpu.outlining import (
     EqnOrSegment,
-    OutlinedSegment,
     SegmentBuilder,
     is_fusion_barrier,
     link_weight,
@@ -82,12 +81,8 @@ class ChainSplitter:
     def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
         eqns = flatten_reductions(fuse_tanh_derivative(graph.eqns) if inside else graph.eqns, graph.results)
-        steps = branch_on_small_arguments(eqns, graph.results, inside)
-        for step in steps:
-            if isinstance(step, OutlinedSegment):
-                far = step.eqns[-1].regions[1]
-                # The fallback branch keeps the library's sines.
-                self.plans[far] = far.eqns
+        steps, fallbacks = branch_on_small_arguments(eqns, inside)
+        self.plans.update({region: region.eqns for region in fallbacks})
         return tuple(steps)
 
     def hard(self, graph: Graph) -> bool:
