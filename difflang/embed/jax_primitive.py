@@ -17,6 +17,7 @@ import jax.extend.core
 import numpy as np
 from jax.experimental import io_callback
 from jax.extend.core import Primitive
+from jax.extend.source_info_util import user_context
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
@@ -102,11 +103,24 @@ def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
         return compiled(*arrays)
 
 
+class NoTraceback:
+    """Stands for the traceback of a call, at which JAX would locate every operation of the program that is called."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def as_python_traceback(self) -> None:
+        """What JAX adds to exceptions."""
+
+
+NO_TRACEBACK: Any = NoTraceback()
+
+
 def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     """Lower the finished graph, each equation with its own source position; one function per module."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
     function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), user_context(NO_TRACEBACK):
         plain = ctx.replace(avals_in=[abstract_array(p.type) for p in program.graph.params])
         results = mlir.lower_fun(function)(plain, *operands)
     if plain.tokens_out is not None:

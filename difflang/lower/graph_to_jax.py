@@ -28,6 +28,7 @@ from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
+from difflang.lower.exact_arithmetic import ExactArithmetic
 from difflang.lower.source_locations import SourceFrames, with_eqn_span
 from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs, has_only_arrays
 from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
@@ -77,6 +78,7 @@ class Lowering:
         "batch_size",
         "census",
         "chains",
+        "exact",
         "frames",
         "functions",
         "groups_runs",
@@ -103,6 +105,7 @@ class Lowering:
         self.on_print = says
         self.frames = SourceFrames()
         self.chains = ChainSplitter()
+        self.exact = ExactArithmetic()
         self.functions: dict[Graph, Callable[..., Any]] = {}
         self.keys = StructuralKeys()
         self.segment_functions: dict[int, Callable[..., Any]] = {}
@@ -215,6 +218,8 @@ class Lowering:
                 self.lower_run(step, env)
                 continue
             arrays = self.operands(step, env)
+            if not self.writes:
+                arrays = self.exact.hold(self.jax, step, arrays)
             deferred = defer_result(step, arrays)
             if deferred is not None:
                 env[step.results[0]] = deferred

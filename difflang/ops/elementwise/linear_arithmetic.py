@@ -103,6 +103,22 @@ mul = multilinear_op(
     samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
 )
+
+
+def div_lower(jax: Any, x: Any, y: Any) -> Any:
+    """A product instead where the divisor is a power of two, which is exact and cheaper."""
+    inverse = exact_inverse(y) if isinstance(y, np.floating) else None
+    return jax.lax.div(x, y) if inverse is None else jax.lax.mul(x, inverse)
+
+
+def exact_inverse(y: np.floating[Any]) -> np.floating[Any] | None:
+    """The inverse of a power of two, if both are normal numbers."""
+    fraction, _ = np.frexp(y)
+    tiny = np.finfo(y.dtype).tiny
+    # In this order: the inverse of a smaller number overflows.
+    return 1 / y if abs(fraction) == 0.5 and abs(y) >= tiny and abs(1 / y) >= tiny else None
+
+
 div = OPS.declare(
     Op(
         "div",
@@ -115,7 +131,7 @@ div = OPS.declare(
             transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
         ),
         reference=upcast_half_reference(np.divide),
-        lower=lambda jax, x, y: jax.lax.div(x, y),
+        lower=div_lower,
         accepts_fill=True,
         accepts=FLOATS + COMPLEXES,
         samples=(UniformSamples(), UniformSamples(0.5, 2.0)),
