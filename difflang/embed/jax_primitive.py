@@ -133,7 +133,7 @@ def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[...,
     graph, checked = program.finished_graph, program.failure_index
 
     def function(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform, program.hooks.on_print, groups_runs=True).program(graph, *arrays)
+        found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)
         if checked is not None:
             report_failed_check(program, found[checked])
         return found

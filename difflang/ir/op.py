@@ -223,11 +223,7 @@ class Op(Struct, frozen=True, eq=False):
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: OpRule | None = None
     accepts_fill: bool = False  # its lowering accepts a number in place of an array filled with it
-    # Its lowering passes arrays only to functions of `jax.lax` and `jax.numpy`; with regions, to `lax.while_loop`,
-    # `lax.cond` and `jax.jit` too.
-    direct: bool = False
     cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that differs
-    formula_dtypes: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
     accepts_transposed: bool = False  # its lowering accepts operands whose axes have not been permuted yet
 
     def __str__(self) -> str:

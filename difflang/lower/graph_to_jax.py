@@ -1,4 +1,4 @@
-"""Lowers a graph to JAX primitives: in the current trace, or to StableHLO through a facade of `jax`.
+"""Lowers a graph to JAX primitives, in the current trace.
 
 Each op lowers itself, so no op is known here by name. This module holds the walk, source positions, shared functions,
 outlined segments, and the limit on a program's size (DL1010). `split_fusion_chains` decides where a program is cut.
@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any
 
-import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core.primitives import empty2_p
 from msgspec import Struct
@@ -30,9 +28,6 @@ from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.exact_arithmetic import ExactArithmetic
 from difflang.lower.source_locations import SourceFrames, with_eqn_span
-from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs, has_only_arrays
-from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
-from difflang.lower.stablehlo.jax_facade import JaxFacade
 from difflang.passes.dce import dce
 
 Array = Any
@@ -81,7 +76,6 @@ class Lowering:
         "exact",
         "frames",
         "functions",
-        "groups_runs",
         "in_loop",
         "isolated",
         "jax",
@@ -90,17 +84,10 @@ class Lowering:
         "platform",
         "restricted_regions",
         "segment_functions",
-        "writes",
     )  # fmt: skip
 
-    def __init__(
-        self, module: Any, platform: str = "cpu", says: TextSink = discard_text, *, groups_runs: bool = False
-    ) -> None:
-        # `jax` itself, or a `JaxFacade`.
+    def __init__(self, module: Any, platform: str = "cpu", says: TextSink = discard_text) -> None:
         self.jax = module
-        self.writes = isinstance(module, JaxFacade)
-        # Whether straight-line runs of equations become one primitive: in a trace that JAX lowers unchanged.
-        self.groups_runs = groups_runs
         self.platform = platform
         self.on_print = says
         self.frames = SourceFrames()
@@ -116,23 +103,6 @@ class Lowering:
         self.batch_size = 1  # the product of the batch sizes of enclosing maps
         self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
-    def program(self, graph: Graph, *arrays: Array) -> list[Array]:
-        """The results of a whole program, in a trace that JAX lowers unchanged: as one primitive, if possible."""
-        graph = self.prepare_program(graph)
-        if not self.writable(graph):
-            return self.graph(graph, *arrays)
-        return bind_graph(PrimitiveBody(graph, self.lower_with, self.frames), arrays)
-
-    def lower_with(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-        """The results of this program, with `jax` or a facade of it."""
-        return self.with_module(module, frames).graph(graph, *arrays)
-
-    def with_module(self, module: Any, frames: Any) -> Lowering:
-        """The same program, lowered by another module."""
-        found = Lowering(module, self.platform, self.on_print, groups_runs=module is jax)
-        found.census, found.chains, found.frames, found.isolated = self.census, self.chains, frames, self.isolated
-        return found
-
     def prepare_program(self, graph: Graph) -> Graph:
         """The program, ready to be lowered. Errors: DL1010 if it is too large."""
         graph = drop_transfers_in_maps(graph)
@@ -141,11 +111,6 @@ class Lowering:
         if reads_history_out_of_scope(graph):
             raise InternalError(f"{graph.name or 'this program'} reads a history where its loop cannot be replayed")
         return graph
-
-    def writable(self, graph: Graph) -> bool:
-        """Whether a program has no effects, no pinned equations, and no history where JAX lowers by itself."""
-        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if "pinned" in e.op.traits or e.regions]
-        return not graph.effectful and all(map(is_emittable_eqn, eqns))
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The graph's results. The first graph lowered is the program.
@@ -156,7 +121,7 @@ class Lowering:
             graph = self.prepare_program(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
         steps = self.chains.plan(graph, self.in_loop) if self.platform == "cpu" else graph.eqns
-        self.steps(steps, env, graph.results)
+        self.steps(steps, env)
         return [self.array(r, env) for r in graph.results]
 
     def restrict_results(self, region: Graph, results: Sequence[Value]) -> Graph:
@@ -208,24 +173,19 @@ class Lowering:
             return [x.number if isinstance(x, DeferredFill) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]
 
-    def steps(self, steps: Sequence[EqnOrSegment], env: Env, results: Sequence[Value]) -> None:
-        """Lower the steps into `env`; `results` are the values read afterwards."""
-        for step in group_runs(steps, results) if self.groups_runs else steps:
+    def steps(self, steps: Sequence[EqnOrSegment], env: Env) -> None:
+        """Lower the steps into `env`."""
+        for step in steps:
             if isinstance(step, OutlinedSegment):
                 self.lower_segment(step, env)
                 continue
-            if isinstance(step, EqnRun):
-                self.lower_run(step, env)
-                continue
-            arrays = self.operands(step, env)
-            if not self.writes:
-                arrays = self.exact.hold(self.jax, step, arrays)
+            arrays = self.exact.hold(self.jax, step, self.operands(step, env))
             deferred = defer_result(step, arrays)
             if deferred is not None:
                 env[step.results[0]] = deferred
                 continue
             try:
-                found = self.lower_eqn(step, arrays, env)
+                found = self.lower_eqn(step, arrays)
             except DifflangError as error:
                 raise with_eqn_span(error, step) from None
             if len(step.results) == 1 and not isinstance(found, (list, tuple)):
@@ -233,11 +193,9 @@ class Lowering:
             else:
                 bind_results(step, found, env)
 
-    def lower_eqn(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
+    def lower_eqn(self, eqn: Eqn, arrays: Sequence[Array]) -> Any:
         """The results of the op's own lowering rule."""
         op, at = eqn.op, self.frames.at(eqn.span)
-        if self.writes and not (op.elementwise or op.direct) and has_only_arrays(eqn):
-            return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
         attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
         return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
 
@@ -245,31 +203,10 @@ class Lowering:
         """The lowering rule of an op on this platform."""
         return op.cpu_lower_rule if self.platform == "cpu" and op.cpu_lower_rule is not None else op.lower
 
-    def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
-        """Trace an equation that a facade does not support, and lower it on the spot."""
-        real = self.with_module(jax, SourceFrames())
-        first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
-        return self.jax.lower_with_jax(partial(self.rule(eqn.op), first, **attrs), *arrays)
-
-    def lower_run(self, run: EqnRun, env: Env) -> None:
-        """A run of equations as one primitive. Operands that are deferred are deferred again inside it."""
-        arrays: Env = {}
-        late: list[Eqn] = []
-        for value in run.operands:
-            found = env[value]
-            if isinstance(found, Deferred):
-                late.append(found.eqn)
-                arrays.update(zip(found.eqn.operands, found.arrays, strict=True))
-            else:
-                arrays[value] = found
-        graph = Graph(tuple(arrays), (*late, *run.eqns), run.results)
-        body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.isolated), self.frames)
-        env.update(zip(run.results, bind_graph(body, list(arrays.values())), strict=True))
-
     def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
         """An outlined part of a long chain. Parts with equal bodies share one function, compiled once."""
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
-            return self.steps(segment.eqns, env, segment.results)
+            return self.steps(segment.eqns, env)
         body = Graph(segment.operands, segment.eqns, segment.results)
         key = self.keys.graph_key(body)
         function = self.segment_functions.get(key)
@@ -279,7 +216,7 @@ class Lowering:
                 inner: Env = dict(zip(segment.operands, arrays, strict=True))
                 # Only the call is not inlined, not the calls inside the segment.
                 with set_xla_metadata(inlineable=None):
-                    self.steps(segment.eqns, inner, segment.results)
+                    self.steps(segment.eqns, inner)
                     return [self.array(r, inner) for r in segment.results]
 
             function = self.segment_functions[key] = self.jax.jit(run_segment)
@@ -289,7 +226,7 @@ class Lowering:
 
     def no_inline(self) -> AbstractContextManager[Any]:
         """A scope in which XLA does not inline the functions that are called."""
-        return self.jax.no_inline() if self.writes else set_xla_metadata(inlineable="false")
+        return set_xla_metadata(inlineable="false")
 
     def zeros_on_host(self, like: Tensor) -> Array:
         """Zeros in host memory, made there: JAX's own scan allocates its stacked outputs like that."""
@@ -334,25 +271,10 @@ def has_history_io(body: Graph) -> bool:
     return any([isinstance(v.type, History) for v in (*body.params, *body.results)])
 
 
-def is_emittable_eqn(eqn: Eqn) -> bool:
-    """Whether an equation supports the facade, or reads and returns only arrays so that JAX can lower it."""
-    return "pinned" not in eqn.op.traits and (eqn.op.direct or has_only_arrays(eqn))
-
-
 def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     if len(found) != len(eqn.results):
         raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
     env.update(zip(eqn.results, found, strict=True))
-
-
-def lower_eqns_with(
-    platform: str, isolated: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
-) -> list[Array]:
-    """The results of a straight-line graph, with `jax` or a facade of it."""
-    inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
-    inner.frames, inner.isolated = frames, isolated
-    inner.steps(graph.eqns, env, graph.results)
-    return [inner.array(r, env) for r in graph.results]
 
 
 # ---- Program size

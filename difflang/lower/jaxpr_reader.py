@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.lower.source_locations import FRAME_NAME
-from difflang.lower.stablehlo.graph_primitive import graph_jaxpr, graph_p
 
 InstructionKind = Literal[
     "alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"
@@ -119,7 +118,7 @@ class JaxprReader:
         for eqn in jaxpr.eqns:
             reads = [self.read(v, env) for v in eqn.invars]
             inner = callee_jaxpr(eqn)
-            if inner is not None and (eqn.primitive is graph_p or not is_outlined(eqn)):
+            if inner is not None and not is_outlined(eqn):
                 inner_env: dict[Any, ArrayValue] = dict(zip(inner.invars, reads, strict=True))
                 gives = self.equations(inner, inner_env, steps, known, source_line(eqn) or place)
                 env.update(zip(eqn.outvars, gives, strict=True))
@@ -233,9 +232,7 @@ def instruction_kind(name: str, reads: ArrayValues) -> InstructionKind:
 
 
 def callee_jaxpr(eqn: Any) -> Any:
-    """The jaxpr that an equation calls, if it is a call; for `graph_p` that of its equations."""
-    if eqn.primitive is graph_p:
-        return graph_jaxpr([v.aval for v in eqn.invars], **eqn.params)
+    """The jaxpr that an equation calls, if it is a call."""
     if eqn.primitive.name in CONTROL_FLOW or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
         return None
     found = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)

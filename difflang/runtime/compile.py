@@ -279,10 +279,10 @@ def trace_graph(
 
 def jit_graph(graph: Graph, platform: str, on_print: TextSink = discard_text) -> Any:
     """The program as a jitted JAX function, not traced yet."""
-    lowering = Lowering(jax, platform, on_print, groups_runs=True)
+    lowering = Lowering(jax, platform, on_print)
 
     def program(*arrays: Array) -> list[Array]:
-        return lowering.program(graph, *arrays)
+        return lowering.graph(graph, *arrays)
 
     program.__name__ = program.__qualname__ = graph.name or "program"
     return jax.jit(program, keep_unused=True)

@@ -86,7 +86,6 @@ def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
 
 reduce_sum = linear_op(
     "reduce_sum",
-    direct=True,
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: broadcast_reduced(ct, x, axes),),
     traits=("data movement", "disjoint transpose", "fusion barrier", "keeps sign"),
@@ -273,7 +272,6 @@ def reduce_extremum_op(
             reference,
             lower,
             doc,
-            direct=True,
             traits=("fusion barrier", "keeps sign"),
             derivative=OperandRules(jvp=(jvp,)),
             batch_rule=along_new_axis(batched_axes_attr),
@@ -359,7 +357,6 @@ argmin = arg_extremum_op(
 
 reduce_all = inactive_op(
     "reduce_all",
-    direct=True,
     type=reduced_type(BOOLS),
     reference=lambda x, axes: np.all(x, axis=axes),
     lower=vectorized_reduction("reduce_and", "bitwise_and"),
@@ -370,7 +367,6 @@ reduce_all = inactive_op(
 )
 reduce_any = inactive_op(
     "reduce_any",
-    direct=True,
     type=reduced_type(BOOLS),
     reference=lambda x, axes: np.any(x, axis=axes),
     lower=vectorized_reduction("reduce_or", "bitwise_or"),

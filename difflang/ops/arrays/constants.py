@@ -89,7 +89,6 @@ const = inactive_op(
     type=type_from_attr,
     reference=const_reference,
     lower=const_lower,
-    direct=True,
     fill_value=const_fill_value,
     traits=("bit exact",),
     samples=tuple(
@@ -100,7 +99,6 @@ const = inactive_op(
 )
 dense = inactive_op(
     "dense",
-    direct=True,
     type=dense_type,
     reference=lambda data, type: dense_array(data, type),
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
@@ -119,7 +117,6 @@ dense = inactive_op(
 )
 iota = inactive_op(
     "iota",
-    direct=True,
     type=iota_type,
     reference=iota_reference,
     lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype(type.dtype), type.shape, axis),

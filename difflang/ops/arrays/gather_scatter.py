@@ -91,7 +91,6 @@ dynamic_slice = linear_op(
     traits=("gather", "data movement", "bit exact"),
     reference=lambda x, *starts, sizes: x[clamped_window(x.shape, starts, sizes)],
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
-    direct=True,
     batch_rule=batch_slice,
     samples=(
         OpExample(((5, 4), *start_operands(1, 2)), {"sizes": (3, 1)}),
@@ -115,7 +114,6 @@ dynamic_update = linear_op(
     traits=("scatter", "data movement"),
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
-    direct=True,
     batch_rule=batch_update,
     samples=(
         OpExample(((5, 4), (3, 1), *start_operands(1, 2))),
@@ -297,7 +295,6 @@ gather = linear_op(
     traits=("gather", "data movement"),
     reference=gather_reference,
     lower=gather_lower,
-    direct=True,
     batch_rule=batch_gather,
     samples=(
         OpExample(((3, 2), DUPLICATE_INDICES), {"axes": (0,)}),
@@ -323,7 +320,6 @@ scatter = linear_op(
     traits=("scatter", "data movement"),
     reference=scatter_reference,
     lower=scatter_lower,
-    direct=True,
     batch_rule=batch_scatter,
     samples=(
         OpExample(((3, 2), (5, 2), DUPLICATE_INDICES), {"axes": (0,)}),
@@ -346,7 +342,6 @@ scatter_add = linear_op(
     traits=("scatter", "data movement"),
     reference=scatter_add_reference,
     lower=scatter_add_lower,
-    direct=True,
     batch_rule=batch_scatter,
     accepts=NUMBERS,
     samples=(
@@ -369,7 +364,6 @@ last_writes = inactive_op(
     type=last_writes_type,
     reference=last_writes_reference,
     lower=last_writes_lower,
-    direct=True,
     samples=(
         OpExample((DUPLICATE_INDICES,), {"sizes": (3,)}),
         OpExample(GRID_INDICES, {"sizes": (2, 3)}),

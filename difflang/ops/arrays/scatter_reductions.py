@@ -110,7 +110,6 @@ first_claims = inactive_op(
     type=first_claims_type,
     reference=first_claims_reference,
     lower=first_claims_lower,
-    direct=True,
     samples=(
         OpExample(
             (FixedOperand((True, False, True, True, True), BOOL), DUPLICATE_INDICES), {"shape": (3,), "axes": (0,)}
@@ -168,7 +167,6 @@ def scatter_extremum_op(name: str, better: Op, reference: Any, lower: str, nothi
             derivative=OperandRules(jvp=(x_rule, scatter_extremum_jvp(better), None)),
             reference=sequential_scatter_reference(combine),
             lower=lowering,
-            direct=True,
             batch_rule=batch_scatter,
             accepts=REALS,
             samples=SAMPLES,
@@ -269,7 +267,6 @@ scatter_mul = OPS.declare(
         derivative=OperandRules(jvp=(scatter_mul_array_jvp, scatter_mul_updates_jvp, None)),
         reference=sequential_scatter_reference(np.multiply),
         lower=scatter_mul_lower,
-        direct=True,
         batch_rule=batch_scatter,
         accepts=NUMBERS,
         samples=SAMPLES,

@@ -67,7 +67,6 @@ def reduce_broadcast_axes(reduction: Op, ct: Value, x: Operand, shape: Sizes, ax
 
 broadcast = linear_op(
     "broadcast",
-    direct=True,
     type=broadcast_type,
     transpose=(lambda ct, x, shape, axes: reduce_broadcast_axes(reduce_sum, ct, x, shape, axes),),
     traits=("data movement", "bit exact", "cheap", "keeps sign"),
@@ -102,7 +101,6 @@ def reshape_type(same: TypeSolver, x: Tensor, *, shape: Sizes) -> Tensor:
 
 reshape = linear_op(
     "reshape",
-    direct=True,
     type=reshape_type,
     transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor_type(x).shape),),
     traits=("data movement", "disjoint transpose", "bit exact", "cheap", "view", "keeps sign"),
@@ -132,7 +130,6 @@ def inverse_permutation(perm: Ints) -> Ints:
 
 transpose = linear_op(
     "transpose",
-    direct=True,
     type=transpose_type,
     transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse_permutation(perm)),),
     traits=("data movement", "disjoint transpose", "bit exact", "cheap", "view", "keeps sign"),
@@ -156,7 +153,6 @@ def reverse_type(same: TypeSolver, x: Tensor, *, axes: Ints) -> Tensor:
 
 reverse = linear_op(
     "reverse",
-    direct=True,
     type=reverse_type,
     transpose=(lambda ct, x, axes: reverse.one(ct, axes=axes),),
     traits=("data movement", "disjoint transpose", "bit exact", "cheap", "keeps sign"),
@@ -229,7 +225,6 @@ def batch_concat(eqn: Eqn, wide: tuple[bool, ...], count: Dim) -> BatchedFunctio
 
 concat = linear_op(
     "concat",
-    direct=True,
     type=concat_type,
     transpose=PerOperandRules(concat_transpose),
     traits=("data movement", "disjoint transpose", "bit exact", "cheap"),
@@ -285,7 +280,6 @@ def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
 
 slice_ = linear_op(
     "slice",
-    direct=True,
     type=slice_type,
     transpose=(slice_transpose,),
     traits=("data movement", "disjoint transpose", "bit exact", "cheap", "view", "keeps sign"),
@@ -362,7 +356,6 @@ def pad_lower(jax: Any, x: Any, v: Any, *, low: Ints, high: Ints, interior: Ints
 
 pad = linear_op(
     "pad",
-    direct=True,
     type=pad_type,
     transpose=(pad_operand_transpose, pad_value_transpose),
     traits=("data movement", "bit exact", "cheap"),

@@ -83,7 +83,6 @@ call = OPS.declare(
         call_type,
         call_reference,
         call_lower,
-        direct=True,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=call_dataflow,
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",

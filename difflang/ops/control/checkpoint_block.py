@@ -176,7 +176,6 @@ checkpoint = OPS.declare(
         checkpoint_type,
         checkpoint_reference,
         checkpoint_lower,
-        direct=True,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=checkpoint_dataflow,

@@ -186,7 +186,6 @@ cond = OPS.declare(
         cond_type,
         cond_reference,
         cond_lower,
-        direct=True,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize_cond, jvp=cond_jvp, transpose=transpose_cond),
         region_dataflow=cond_dataflow,

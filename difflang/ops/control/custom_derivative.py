@@ -169,7 +169,6 @@ custom_derivative = OPS.declare(
         custom_derivative_type,
         custom_derivative_reference,
         custom_derivative_lower,
-        direct=True,
         derivative=EquationRules(
             linearize=linearize,
             jvp=jvp,

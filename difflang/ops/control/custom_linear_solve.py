@@ -145,7 +145,6 @@ custom_linear_solve = OPS.declare(
         custom_solve_type,
         custom_solve_reference,
         custom_solve_lower,
-        direct=True,
         derivative=EquationRules(
             linearize=linearize,
             transpose=transpose,

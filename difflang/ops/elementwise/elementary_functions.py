@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import F64
 from difflang.numerics import accurate_elementary
 from difflang.numerics.accurate_elementary import lower_in_f64
 from difflang.ops.elementwise.comparison_and_logic import le
@@ -53,7 +52,6 @@ exp2_slope = unary_op(
     jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
     reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
     lower=exp2_slope_lower,
-    formula_dtypes=(F64,),
     doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
 )
 exp2 = unary_op(
@@ -61,7 +59,6 @@ exp2 = unary_op(
     jvp=lambda dx, y, x: dx * exp2_slope.one(x),
     reference=np.exp2,
     lower=exp2_lower,
-    formula_dtypes=(F64,),
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
 expm1 = unary_op(
@@ -89,7 +86,6 @@ log1p = unary_op(
     jvp=lambda dx, y, x: dx / positive.one(x + 1.0),
     reference=np.log1p,
     lower=lower_in_f64(accurate_elementary.log1p, lambda lax: lax.log1p),
-    formula_dtypes=(F64,),
     samples=UniformSamples(-0.8, 2.0),
     doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
 )
@@ -177,7 +173,6 @@ sinh = unary_op(
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
     lower=sinh_lower,
-    formula_dtypes=(F64,),
     accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -186,7 +181,6 @@ cosh = unary_op(
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
     lower=cosh_lower,
-    formula_dtypes=(F64,),
     accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -247,7 +241,6 @@ atanh = unary_op(
     jvp=lambda dx, y, x: dx / positive.one(one_minus_square.one(x)),
     reference=np.arctanh,
     lower=lower_in_f64(accurate_elementary.atanh, lambda lax: lax.atanh),
-    formula_dtypes=(F64,),
     samples=INSIDE_UNIT_INTERVAL,
     doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import F64, FLOATS
 from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.comparison_and_logic import clamp
 from difflang.ops.op_factories import Array, OpExample, UniformSamples, full_like, unary_op
@@ -45,7 +44,6 @@ gaussian = unary_op(
     jvp=lambda dx, y, x, scale: dx * (before_underflow(x) * y * (-2.0 * scale)),
     reference=lambda x, scale: accurate_elementary.gaussian(np, x, scale),
     lower=lower_in_f32_or_wider(lambda jax, x, scale: accurate_elementary.gaussian(jax.numpy, x, scale)),
-    formula_dtypes=FLOATS,
     samples=tuple(OpExample(((2, 3),), {"scale": scale}) for scale in (1.0, 0.5)),
     doc="""`exp(-scale x^2)` for a scale of 1 or 1/2, accurate where x is large. Units: 1 -> 1, inside (0, 1).
     Kinks: none.""",
@@ -96,7 +94,6 @@ erfc = unary_op(
     jvp=lambda dx, y, x: dx * (gaussian.one(x, scale=1.0) * -SLOPE_AT_ZERO),
     reference=erfc_reference,
     lower=lower_in_f32_or_wider(erfc_lower),
-    formula_dtypes=FLOATS,
     doc="""`1 - erf(x)`, accurate where it is small. Units: 1 -> 1, inside (0, 2). Kinks: none.""",
 )
 
@@ -152,7 +149,6 @@ erfinv_slope = unary_op(
     jvp=erfinv_slope_jvp,
     reference=lambda x: erfinv_slope_formula(np, x, erfinv_reference(x), scipy_special().erf, erfc_reference),
     lower=lower_in_f32_or_wider(erfinv_slope_lower),
-    formula_dtypes=FLOATS,
     samples=UniformSamples(-0.9, 0.9),
     doc="""The slope of `erfinv`, `sqrt(pi) / 2 exp(erfinv(x)^2)`. Units: 1 -> 1.
     Kinks: +Inf at -1 and 1; NaN outside.""",
@@ -162,7 +158,6 @@ erfinv = unary_op(
     jvp=lambda dx, y, x: dx * erfinv_slope.one(x),
     reference=erfinv_reference,
     lower=erfinv_lower,
-    formula_dtypes=(F64,),
     samples=UniformSamples(-0.9, 0.9),
     doc="""Inverse of the error function. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.tensor_types import FLOATS
 from difflang.numerics.accurate_elementary import horner, integer_power
 from difflang.numerics.digamma_negative import dd_log, digamma_negative
 from difflang.numerics.double_double import DoubleDouble, dd_add, dd_from_float, dd_mul
@@ -228,7 +227,6 @@ lgamma = unary_op(
     jvp=lambda dx, y, x: dx * digamma.one(x),
     reference=lambda x: lgamma_formula(np, x),
     lower=lower_formula(lgamma_formula),
-    formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
     Kinks: -Inf at 0 and Inf at -0.0; NaN at the poles -1, -2, ...""",
@@ -238,7 +236,6 @@ gamma = unary_op(
     jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
     reference=lambda x: gamma_formula(np, x),
     lower=lower_formula(gamma_formula),
-    formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
     doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
     Kinks: -Inf at 0 and -0.0; NaN at the poles -1, -2, ...""",
@@ -248,7 +245,6 @@ digamma = unary_op(
     jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
     reference=lambda x: digamma_formula(np, x),
     lower=lower_formula(digamma_formula, branches=True),
-    formula_dtypes=FLOATS,
     samples=UniformSamples(0.3, 5.0),
     doc="""Derivative of `lgamma`; -Inf at 0 and Inf at -0.0. Units: 1 -> 1.
     Kinks: Inf at 0; NaN at the poles -1, -2, ...""",
@@ -260,7 +256,6 @@ polygamma = unary_op(
     jvp=lambda dx, y, x, n: dx * polygamma.one(x, n=n + 1),
     reference=lambda x, n: polygamma_formula(np, x, n),
     lower=lower_formula(polygamma_formula),
-    formula_dtypes=FLOATS,
     samples=tuple(OpExample(((2, 3),), {"n": n}, UniformSamples(0.3, 5.0)) for n in (1, 2, 3)),
     doc="""Derivative number `n` (at least 1) of `digamma`. Units: 1 -> 1.
     Kinks: +-Inf at 0, the limit from the right; NaN at the other poles.""",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import FLOATS
 from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.error_functions import before_underflow, gaussian, lower_in_f32_or_wider
 from difflang.ops.op_factories import Array, unary_op
@@ -99,7 +98,6 @@ gelu_slope = unary_op(
     jvp=gelu_slope_jvp,
     reference=gelu_slope_reference,
     lower=lower_in_f32_or_wider(lambda jax, x: gelu_slope_formula(jax.numpy, x, jax.lax)),
-    formula_dtypes=FLOATS,
     doc="""The slope of `gelu`, `P(x) + x p(x)`. Units: 1 -> 1. Kinks: none.""",
 )
 gelu = unary_op(
@@ -107,6 +105,5 @@ gelu = unary_op(
     jvp=lambda dx, y, x: dx * gelu_slope.one(x),
     reference=gelu_reference,
     lower=lower_in_f32_or_wider(lambda jax, x: gelu_formula(jax.numpy, x, jax.lax)),
-    formula_dtypes=FLOATS,
     doc="""Gaussian error linear unit, `x P(x)` with P the normal distribution. Units: 1 -> 1. Kinks: none.""",
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import Factors, Inactive, Op, OpRule, Root
-from difflang.ir.tensor_types import F64, FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
+from difflang.ir.tensor_types import FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
 from difflang.ops.op_factories import (
     Array,
@@ -64,7 +64,6 @@ integer_pow = unary_op(
     jvp=integer_pow_jvp,
     reference=integer_pow_reference,
     lower=integer_pow_lower,
-    formula_dtypes=(F64,),
     accepts=NUMBERS,
     powers=Factors(lambda eqn: [(eqn.operands[0], eqn.attrs["n"])] if eqn.attrs["n"] > 0 else []),
     samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),

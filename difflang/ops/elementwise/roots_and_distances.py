@@ -10,7 +10,6 @@ import numpy as np
 
 from difflang.ir.graph import Value
 from difflang.ir.op import Root
-from difflang.ir.tensor_types import F64
 from difflang.numerics import accurate_elementary
 from difflang.ops.arrays.constants import stop
 from difflang.ops.elementwise.comparison_and_logic import eq, lt, max_
@@ -128,7 +127,6 @@ cbrt = unary_op(
     jvp=lambda dx, y, x: dx * (full_like(y, 1 / 3) / (y * y)),
     reference=cbrt_reference,
     lower=cbrt_lower,
-    formula_dtypes=(F64,),
     powers=Root(3, lambda x: x),
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",

@@ -60,7 +60,6 @@ tanh_and_slope = OPS.declare(
         derivative=OperandRules(jvp=(lambda dx, ys, x: (dx * ys[1], dx * (ys[0] * ys[1] * -2.0)),)),
         batch_rule=along_new_axis(lambda n, **attrs: attrs),
         cpu_lower_rule=lambda jax, x: tanh_and_slope_formula(jax.numpy, x),
-        direct=True,
         accepts=(F64,),
         samples=(UniformSamples(),),
     )

@@ -123,7 +123,6 @@ sin_and_cos = OPS.declare(
         derivative=OperandRules(jvp=(sincos_jvp,)),
         batch_rule=along_new_axis(lambda n, **attrs: attrs),
         cpu_lower_rule=sincos_cpu_lower,
-        direct=True,
         accepts=(F32, F64),
         samples=tuple(
             [

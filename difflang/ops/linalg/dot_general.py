@@ -170,7 +170,6 @@ dot_general = multilinear_op(
     reference=dot_reference,
     lower=dot_lower,
     cpu_lower_rule=dot_cpu_lower,
-    direct=True,
     accepts=NUMBERS,
     samples=(
         OpExample(((3, 4), (4, 2)), MATMUL_ATTRS),

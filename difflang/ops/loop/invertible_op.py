@@ -101,7 +101,6 @@ invertible = OPS.declare(
         invertible_type,
         invertible_reference,
         invertible_lower,
-        direct=True,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=invertible_dataflow,
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes

@@ -260,7 +260,6 @@ loop = OPS.declare(
         loop_type,
         loop_reference,
         loop_lower,
-        direct=True,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=loop_dataflow,

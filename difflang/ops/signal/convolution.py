@@ -224,7 +224,6 @@ conv = multilinear_op(
     reference=conv_reference,
     lower=conv_lower,
     accepts_transposed=True,
-    direct=True,
     accepts=FLOATS,
     samples=(
         conv_example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),

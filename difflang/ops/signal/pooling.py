@@ -159,7 +159,6 @@ windows = linear_op(
     traits=("data movement",),
     reference=windows_reference,
     lower=windows_lower,
-    direct=True,
     accepts=FLOATS,
     samples=(
         OpExample(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2)}),
@@ -183,7 +182,6 @@ fold = linear_op(
     traits=("data movement",),
     reference=fold_reference,
     lower=fold_lower,
-    direct=True,
     accepts=FLOATS,
     samples=(
         OpExample(((2, 2, 2, 2, 2, 2),), {"strides": (2, 2), "size": (5, 4)}),
@@ -297,7 +295,6 @@ max_pool = OPS.declare(
         derivative=OperandRules(jvp=(max_pool_jvp,)),
         reference=pool_reference(np.max, -np.inf),
         lower=pool_lower("max", -np.inf),
-        direct=True,
         accepts=FLOATS,
         samples=POOL_EXAMPLES,
         doc="""Greatest in each window; padding never wins. Units: u -> u.
@@ -311,7 +308,6 @@ sum_pool = linear_op(
     traits=("data movement",),
     reference=pool_reference(np.sum, 0.0),
     lower=pool_lower("sum", 0.0),
-    direct=True,
     accepts=FLOATS,
     samples=POOL_EXAMPLES,
     doc="""Sum of each window, padded with zeros; 16-bit floats are summed in f32. Units: u -> u. Kinks: none.""",
