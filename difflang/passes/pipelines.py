@@ -17,7 +17,6 @@ from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contract_after_loops import contract_after_loops
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.dead_selects import drop_dead_selects
 from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
@@ -128,9 +127,6 @@ DROP_BATCH_AXES = Pass(
     "products of a batch that are summed, or share a factor, are one larger product",
     needs=("differentiated",),
 )
-DROP_DEAD_SELECTS = Pass(
-    drop_dead_selects, "masks of cotangents that a later mask repeats are dropped", needs=("differentiated",)
-)
 CONTRACT_AFTER_LOOPS = Pass(
     contract_after_loops,
     "products that a reverse loop adds up are one contraction after the loop",
@@ -180,7 +176,6 @@ OPTIMIZE_FULLY = Pipeline(
         *(DEAD_FIRST, Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY), Step(SLICE_WINDOW_SUMS)),
         Step(CONTRACT, "not before derivatives: masks of cotangents apply term by term"),
         Step(DROP_BATCH_AXES),
-        Step(DROP_DEAD_SELECTS),
         Step(DCE, "a product that is contracted is read no more"),
         Step(CONTRACT_AFTER_LOOPS),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),

@@ -20,7 +20,6 @@ from difflang.ir.text_printer import shared_graphs
 from difflang.ir.verify import verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.dead_selects import drop_dead_selects
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist
 from difflang.passes.inline import inline
@@ -29,7 +28,7 @@ from difflang.passes.simplify import simplify
 from support.graphs import arguments, bits, random_graph
 
 Pass = Callable[[Graph], Graph]
-PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, drop_dead_selects, OPTIMIZE]
+PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, OPTIMIZE]
 SEEDS = st.integers(0, 10**6)
 
 

@@ -20,7 +20,6 @@ from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify, verify_if_enabled
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.dead_selects import drop_dead_selects
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
@@ -31,7 +30,7 @@ from support.work import work
 
 F, V = Tensor(F64), Tensor(F64, (4,))
 GOLDEN = Path(__file__).parents[2] / "golden" / "ir"
-PASSES = {p.__name__: p for p in (dce, cse, inline, hoist, fuse, simplify, drop_dead_selects)} | {"optimize": OPTIMIZE}
+PASSES = {p.__name__: p for p in (dce, cse, inline, hoist, fuse, simplify)} | {"optimize": OPTIMIZE}
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.in.txt")), ids=lambda p: p.name)
