@@ -22,7 +22,6 @@ from difflang.lower.cpu.outlining import (
     stays_inline,
 )
 from difflang.lower.cpu.peephole_rewrites import (
-    flatten_reductions,
     fuse_tanh_derivative,
 )
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
@@ -80,7 +79,7 @@ class ChainSplitter:
 
     def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
-        eqns = flatten_reductions(fuse_tanh_derivative(graph.eqns) if inside else graph.eqns, graph.results)
+        eqns = fuse_tanh_derivative(graph.eqns) if inside else graph.eqns
         steps, fallbacks = branch_on_small_arguments(eqns, inside)
         self.plans.update({region: region.eqns for region in fallbacks})
         return tuple(steps)
