@@ -32,7 +32,6 @@ from difflang.ops.elementwise import (
     nonlinear_arithmetic,
     powers_and_logs,
     roots_and_distances,
-    value_and_derivative,
     vectorized_sincos,
 )
 from difflang.ops.linalg import dot_general, eigh_and_svd, expm, factorizations, solve_and_det
@@ -78,6 +77,5 @@ __all__ = [
     "solve_and_det",
     "swap_item",
     "threefry_random",
-    "value_and_derivative",
     "vectorized_sincos",
 ]

@@ -33,7 +33,6 @@ NOT_UNPARSED = {
     ),
     "checkpoint": "checkpoints are expanded before a program is written",
     "sin_and_cos": "sines and cosines are fused only when a program is compiled",
-    "tanh_and_slope": "`tanh` and its derivative are fused only when a program is compiled",
     "call": "calls are inlined before a program is written",
     **dict.fromkeys(("to_host", "to_device"), "the language cannot say in which memory a number is kept"),
 }

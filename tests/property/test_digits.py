@@ -80,15 +80,6 @@ def test_slopes(name: str) -> None:
         check(f"compiled {way} of {name}", x, compile_graph(ways[way])(x, ones)[0], want, allowed)
 
 
-def test_a_function_with_its_slope_at_once() -> None:
-    x = UNARY["tanh"].points()
-    graph = Call(OPS["tanh_and_slope"], (x,), {}).graph()
-    values, slopes = [Reference.of(f, x) for f in (UNARY["tanh"].value, UNARY["tanh"].slope)]
-    for engine, (y, slope) in (("interpreted", evaluate(graph, x)), ("compiled", compile_graph(graph)(x))):
-        check(f"{engine} tanh", x, y, values, 2)
-        check(f"{engine} slope of tanh", x, slope, slopes, ALLOWED)
-
-
 def test_a_slope_that_is_off_is_noticed() -> None:
     x = UNARY["tanh"].points()
     want = Reference.of(UNARY["tanh"].slope, x)

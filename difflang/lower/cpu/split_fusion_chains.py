@@ -21,9 +21,6 @@ from difflang.lower.cpu.outlining import (
     link_weight,
     stays_inline,
 )
-from difflang.lower.cpu.peephole_rewrites import (
-    fuse_tanh_derivative,
-)
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
 
 # XLA compiles chains and graphs up to these sizes well.
@@ -73,14 +70,13 @@ class ChainSplitter:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.cut(graph) if self.hard(graph) else self.rewrite_short_chains(graph, in_loop)
+            found = self.cut(graph) if self.hard(graph) else self.branch_on_sines(graph, in_loop)
             self.plans[graph] = found
         return found
 
-    def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
-        """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
-        eqns = fuse_tanh_derivative(graph.eqns) if inside else graph.eqns
-        steps, fallbacks = branch_on_small_arguments(eqns, inside)
+    def branch_on_sines(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
+        """A graph without long chains, which may run `inside` a loop: only its sines are rewritten."""
+        steps, fallbacks = branch_on_small_arguments(graph.eqns, inside)
         self.plans.update({region: region.eqns for region in fallbacks})
         return tuple(steps)
 

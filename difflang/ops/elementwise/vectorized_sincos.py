@@ -143,3 +143,17 @@ def is_worth_vectorizing(eqn: Eqn, in_loop: bool) -> bool:
     if x.dtype not in MIN_BYTES_IN_LOOP or not all([isinstance(n, int) for n in x.shape]):
         return False
     return (MIN_BYTES_IN_LOOP[x.dtype] if in_loop else MIN_BYTES_OUTSIDE_LOOP) <= x.bytes <= MAX_BYTES
+
+
+def slopes_sharing_work(eqns: Sequence[Eqn]) -> list[Eqn]:
+    """The sines and cosines among these equations whose slope is computed too, or which are such a slope, in order.
+
+    Of one argument both are made for little more than one.
+    """
+    waves = [e for e in eqns if e.op is sin or e.op is cos]
+    made = {(e.op, e.operands[0]) for e in waves}
+    return [
+        e
+        for e in waves
+        if (cos if e.op is sin else sin, e.operands[0]) in made and tensor_type(e.operands[0]).dtype in (F32, F64)
+    ]

@@ -20,7 +20,7 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import LinearizedGraph, invariant_eqns
 from difflang.ops.arrays.axis_reductions import reduce_sum
-from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work
+from difflang.ops.elementwise.vectorized_sincos import slopes_sharing_work
 
 # A value computed from more values than this is stored.
 MAX_FRONTIER = 8
