@@ -120,7 +120,7 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
     rng = np.random.default_rng(0)
     given = [jax.device_put(0.1 * rng.normal(size=shape).astype(np.float32)) for shape in shapes.values()]
     free: Any = difflang.loads(source, name=name).f.grad(*[w for w in shapes if w.startswith(WEIGHTS)])
-    graph = free._entry(tuple([f"f32[{', '.join(map(str, s))}]" for s in shapes.values()]), {}).graph
+    graph = free._elaborate(tuple([f"f32[{', '.join(map(str, s))}]" for s in shapes.values()]), {}).graph
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     found: list[tuple[str, ...]] = []
     for part in PARTS:

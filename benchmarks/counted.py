@@ -112,7 +112,7 @@ def between(program: Executable) -> int:
 def measured(name: str, rounds: int) -> tuple[str, ...]:
     case = COUNTED[name]()
     free: Any = getattr(difflang.loads(case.source, name=case.name), case.entry).grad(case.wrt)
-    graph = free._entry(case.arguments, {}).graph
+    graph = free._elaborate(case.arguments, {}).graph
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     flat = [jax.device_put(x) for x in jax.tree.leaves(case.arguments)]
     given = jax.tree.unflatten(jax.tree.structure(case.arguments), flat)
