@@ -29,6 +29,7 @@ from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.exact_arithmetic import ExactArithmetic
 from difflang.lower.source_locations import SourceFrames, with_eqn_span
 from difflang.passes.dce import dce
+from difflang.passes.measured_rewrites import LEFT_OUT
 
 Array = Any
 Env = dict[Value, Array]
@@ -201,7 +202,8 @@ class Lowering:
 
     def rule(self, op: Op) -> OpRule:
         """The lowering rule of an op on this platform."""
-        return op.cpu_lower_rule if self.platform == "cpu" and op.cpu_lower_rule is not None else op.lower
+        rule = op.cpu_lower_rule if self.platform == "cpu" else None
+        return op.lower if rule is None or rule.__name__ in LEFT_OUT else rule
 
     def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
         """An outlined part of a long chain. Parts with equal bodies share one function, compiled once."""

@@ -21,6 +21,7 @@ from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
+from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
@@ -92,7 +93,7 @@ class Pipeline(Struct, frozen=True):
         changed = True
         for step in self.steps:
             rewrite, before = step.of, graph
-            if known.get(rewrite) is graph or (step.if_changed and not changed):
+            if known.get(rewrite) is graph or (step.if_changed and not changed) or rewrite.name in LEFT_OUT:
                 changed = False
                 continue
             graph = rewrite(before)

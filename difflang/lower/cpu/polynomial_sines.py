@@ -10,6 +10,7 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT, is_worth_vectorizing, sin_and_cos
 from difflang.ops.op_factories import tensor_type
+from difflang.passes.measured_rewrites import LEFT_OUT
 
 # Distinct arguments per graph: each branch takes some 50 ms to compile.
 MAX_BRANCHES = 16
@@ -25,7 +26,7 @@ def branch_on_small_arguments(eqns: Sequence[Eqn], in_loop: bool) -> tuple[Seque
     for eqn in eqns:
         if is_worth_vectorizing(eqn, in_loop):
             of[eqn.operands[0]].append(eqn)
-    if not 0 < len(of) <= MAX_BRANCHES:
+    if not 0 < len(of) <= MAX_BRANCHES or "branch_on_small_arguments" in LEFT_OUT:
         return eqns, []
     first = {same[0]: branch(value, same) for value, same in of.items()}
     sines = {eqn for same in of.values() for eqn in same}

@@ -22,6 +22,7 @@ from difflang.lower.cpu.outlining import (
     stays_inline,
 )
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
+from difflang.passes.measured_rewrites import LEFT_OUT
 
 # XLA compiles chains and graphs up to these sizes well.
 MAX_CHAIN_DEPTH = 48
@@ -81,6 +82,8 @@ class ChainSplitter:
         return tuple(steps)
 
     def hard(self, graph: Graph) -> bool:
+        if "split_fusion_chains" in LEFT_OUT:
+            return False
         if len(graph.eqns) <= MAX_CHAIN_DEPTH and not any([e.regions for e in graph.eqns]):
             return False  # no chain is longer than its graph
         return len(graph.eqns) > MAX_GRAPH_LENGTH or self.depth(graph) > MAX_CHAIN_DEPTH
