@@ -14,7 +14,7 @@ from difflang.ad.cotangent_accumulator import CotangentAccumulator
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import MaybeValue, OpRule, UndefinedPrimal
+from difflang.ir.op import MaybeValue, OpRule, UndefinedPrimal, Window
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import (
     Ad,
@@ -111,7 +111,7 @@ def pullback(
         if not any(ct is not None for ct in arriving):
             continue
         # Slices are collected and joined at the end, instead of each being padded to the whole array and added.
-        part = eqn.op.slice_bounds(eqn) if eqn.op.slice_bounds is not None else None
+        part = eqn.op.movement.bounds(eqn) if isinstance(eqn.op.movement, Window) else None
         if part is not None and arriving[0] is not None:
             axis, window = part
             found.add_slice(eqn.operands[0], axis, window, arriving[0])

@@ -20,6 +20,7 @@ from difflang.base.source import Span
 from difflang.base.wording import with_article
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
+from difflang.ir.op import Fill
 from difflang.ir.size_equality import Samples, SizeCondition, evaluate_dim
 from difflang.ir.symbolic_dims import Dim, Poly, dim_names
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
@@ -424,7 +425,7 @@ def size_equations(condition: Value) -> list[Eqn] | None:
             homes[value.home] = {r: eqn for eqn in value.home.eqns for r in eqn.results}
         eqn = homes[value.home].get(value)
         # Params have no equation: anything that depends on one is decided at run time.
-        if eqn is None or not (eqn.op.elementwise or eqn.op.fill_value is not None):
+        if eqn is None or not (eqn.op.elementwise or isinstance(eqn.op.movement, Fill)):
             return None
         if eqn not in found:
             found.add(eqn)

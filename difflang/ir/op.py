@@ -177,6 +177,27 @@ class FactoredForm(Struct, frozen=True):
     product: OpRule
 
 
+# ---- How an op only moves elements
+
+
+class Fill(Struct, frozen=True):
+    """An op that may fill an array with one number: (*arrays, **attrs) -> that number, or None."""
+
+    value: OpRule
+
+
+class AxisPermutation(Struct, frozen=True):
+    """An op that only moves axes: (**attrs) -> their order."""
+
+    order: OpRule
+
+
+class Window(Struct, frozen=True):
+    """(eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis, else None."""
+
+    bounds: OpRule
+
+
 Trait = Literal[
     "elementwise",  # one result, of the operands' common shape
     "gather",  # reads the first operand at indices that the others give; an index out of range is harmless
@@ -192,6 +213,8 @@ Trait = Literal[
     "keeps sign",  # nonnegative if all its operands are
     "not holomorphic",  # linear over the reals only: it has no complex derivative
     "fusion barrier",  # XLA never fuses across it
+    "accepts fill",  # its lowering accepts a number in place of an array filled with it
+    "accepts transposed",  # its lowering accepts operands whose axes have not been permuted yet
     "pinned",  # its result is placed where the equation stands: never moved out of a loop
 ]
 
@@ -215,16 +238,10 @@ class Op(Struct, frozen=True, eq=False):
     batch_rule: OpRule | None = None
     # For ops with regions: how values flow in and out of them.
     region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
-    # (eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis.
-    slice_bounds: OpRule | None = None
-    axis_permutation: OpRule | None = None  # for an op that only moves axes: (**attrs) -> their order
-    # For an op that may fill an array with one number: (*arrays, **attrs) -> that number, or None.
-    fill_value: OpRule | None = None
+    movement: Fill | AxisPermutation | Window | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: OpRule | None = None
-    accepts_fill: bool = False  # its lowering accepts a number in place of an array filled with it
     cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that differs
-    accepts_transposed: bool = False  # its lowering accepts operands whose axes have not been permuted yet
 
     def __str__(self) -> str:
         return self.name

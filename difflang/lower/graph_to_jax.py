@@ -19,7 +19,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.interpreter import TextSink, discard_text
-from difflang.ir.op import Op, OpRule
+from difflang.ir.op import AxisPermutation, Fill, Op, OpRule
 from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.tensor_types import History, Tensor, numpy_dtype
 from difflang.lower.check_history_reads import reads_history_out_of_scope
@@ -60,11 +60,14 @@ Deferred = (DeferredFill, DeferredTranspose)
 
 def defer_result(eqn: Eqn, arrays: Sequence[Array]) -> DeferredFill | DeferredTranspose | None:
     """The unmaterialized form of an equation's result, if it has one. An empty history is no array of numbers."""
-    op = eqn.op
-    if op.fill_value is not None and isinstance(eqn.results[0].type, Tensor):
-        number = op.fill_value(*arrays, **eqn.attrs)
-        return None if number is None else DeferredFill(eqn, arrays, number)
-    return None if op.axis_permutation is None else DeferredTranspose(eqn, arrays, op.axis_permutation(**eqn.attrs))
+    match eqn.op.movement:
+        case Fill(value) if isinstance(eqn.results[0].type, Tensor):
+            number = value(*arrays, **eqn.attrs)
+            return None if number is None else DeferredFill(eqn, arrays, number)
+        case AxisPermutation(order):
+            return DeferredTranspose(eqn, arrays, order(**eqn.attrs))
+        case _:
+            return None
 
 
 class Lowering:
@@ -164,12 +167,12 @@ class Lowering:
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if eqn.op.accepts_transposed and not self.isolated:
+        if "accepts transposed" in eqn.op.traits and not self.isolated:
             return [
                 x if isinstance(x, DeferredTranspose) else self.array(v, env)
                 for v, x in zip(eqn.operands, found, strict=True)
             ]
-        if eqn.op.accepts_fill and not all([isinstance(x, DeferredFill) for x in found]):
+        if "accepts fill" in eqn.op.traits and not all([isinstance(x, DeferredFill) for x in found]):
             pairs = zip(eqn.operands, found, strict=True)
             return [x.number if isinstance(x, DeferredFill) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]

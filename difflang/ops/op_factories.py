@@ -181,6 +181,7 @@ def comparison_op(
     reference: OpRule,
     accepts: tuple[DType, ...] = NUMBERS,
     count: int = 2,
+    traits: tuple[Trait, ...] = (),
     **facts: Any,
 ) -> Op:
     """An elementwise predicate of `count` arrays, without derivative."""
@@ -191,8 +192,15 @@ def comparison_op(
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
-    traits, samples = ("elementwise", "bit exact", "correctly rounded"), (UniformSamples(),) * count
-    return inactive_op(name, type=type, reference=answer, accepts=accepts, traits=traits, samples=samples, **facts)
+    return inactive_op(
+        name,
+        type=type,
+        reference=answer,
+        accepts=accepts,
+        traits=("elementwise", "bit exact", "correctly rounded", *traits),
+        samples=(UniformSamples(),) * count,
+        **facts,
+    )
 
 
 def linear_op(

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import AxisPermutation
 from difflang.ir.tensor_types import Tensor, stacked_type
 from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import add
@@ -166,7 +167,7 @@ class ReverseStep(Struct, eq=False):
         while (eqn := self.makers.get(value)) is not None and self.readers[value] == 1:
             if eqn.op is dot_general:
                 return StepContraction(eqn, tuple(moves))
-            if eqn.op.axis_permutation is None:
+            if not isinstance(eqn.op.movement, AxisPermutation):
                 return None
             moves.append(eqn)
             (value,) = eqn.operands

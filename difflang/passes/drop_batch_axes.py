@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import AxisPermutation
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import tensor_type
@@ -152,9 +153,9 @@ class BatchAxisLevel:
                     return None
                 left = tuple([named[a] for a in sorted(named) if a not in summed])
                 return BatchedTerm(eqn, NamedAxesProduct(product.lhs, product.rhs, left))
-            if eqn.op.axis_permutation is None:
+            if not isinstance(eqn.op.movement, AxisPermutation):
                 return None
-            order = eqn.op.axis_permutation(**eqn.attrs)
+            order = eqn.op.movement.order(**eqn.attrs)
             places = tuple([places[order.index(a)] for a in range(len(order))])
             (value,) = eqn.operands
         return None

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import AxisPermutation, Fill
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
@@ -122,8 +123,8 @@ def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
     while (eqn := made.get(value)) is not None:
         if eqn.op is broadcast and not stretches_axis(eqn):
             axes = tuple([axes[a] for a in int_tuple(eqn.attrs["axes"])])
-        elif eqn.op.axis_permutation is not None:
-            order = eqn.op.axis_permutation(**eqn.attrs)
+        elif isinstance(eqn.op.movement, AxisPermutation):
+            order = eqn.op.movement.order(**eqn.attrs)
             axes = tuple([axes[order.index(a)] for a in range(len(order))])
         else:
             break
@@ -240,9 +241,9 @@ def is_materialized(value: Value, made: MakerMap) -> bool:
             continue
         if eqn is None or depth == SEARCH_DEPTH or eqn.regions or "fusion barrier" in eqn.op.traits:
             return True
-        if eqn.op.fill_value is not None or not eqn.operands:
+        if isinstance(eqn.op.movement, Fill) or not eqn.operands:
             continue
-        if not eqn.op.elementwise and eqn.op.axis_permutation is None:
+        if not eqn.op.elementwise and not isinstance(eqn.op.movement, AxisPermutation):
             return True
         fresh = [v for v in eqn.operands if v not in seen]
         seen.update(fresh)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import Fill
 from difflang.ir.tensor_types import Tensor, stacked_type
 from difflang.ops.batching_rules import Mask, broadcast_over_batch
 from difflang.ops.control.call import call
@@ -300,7 +301,7 @@ def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
     read: list[Value] = []
     for eqn in region.eqns:
         if not eqn.regions and not eqn.op.effect and simple.issuperset(eqn.operands):
-            if eqn.op.elementwise or not eqn.operands or eqn.op.fill_value is not None:
+            if eqn.op.elementwise or not eqn.operands or isinstance(eqn.op.movement, Fill):
                 simple.update(eqn.results)
             elif "gather" in eqn.op.traits and eqn.operands[0] in params:
                 read += eqn.results

@@ -21,7 +21,7 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.recorded_types import RecordedTypes
 from difflang.ir import symbolic_dims
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.op import TypeMismatch
+from difflang.ir.op import TypeMismatch, Window
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.control.print_effect import without_check_messages
@@ -168,7 +168,7 @@ def equation_bytes(eqn: Eqn) -> Dim:
     rest = [array_bytes(v) for v in dict.fromkeys(eqn.operands[1:])]
     if "scatter" in op.traits:
         return sum(rest) + 2 * max(rest, default=0)
-    if "gather" in op.traits or (op.slice_bounds is not None and op.slice_bounds(eqn) is not None):
+    if "gather" in op.traits or (isinstance(op.movement, Window) and op.movement.bounds(eqn) is not None):
         return sum(rest) + 2 * results
     return sum(map(array_bytes, dict.fromkeys(eqn.operands))) + results
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.op import TypeSolver
+from difflang.ir.op import Fill, TypeSolver
 from difflang.ir.tensor_types import (
     BF16,
     BOOL,
@@ -89,7 +89,7 @@ const = inactive_op(
     type=type_from_attr,
     reference=const_reference,
     lower=const_lower,
-    fill_value=const_fill_value,
+    movement=Fill(const_fill_value),
     traits=("bit exact",),
     samples=tuple(
         OpExample((), {"value": v, "type": Tensor(d, s)})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.op import Op, TypeSolver, UndefinedPrimal
+from difflang.ir.op import AxisPermutation, Fill, Op, TypeSolver, UndefinedPrimal, Window
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
@@ -74,7 +74,7 @@ broadcast = linear_op(
     mask_transpose=lambda truths, _, x, shape, axes: reduce_broadcast_axes(reduce_any, truths, x, shape, axes),
     reference=broadcast_reference,
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
-    fill_value=lambda x, shape, axes: None if axes else x,
+    movement=Fill(lambda x, shape, axes: None if axes else x),
     samples=(
         OpExample(((),), {"shape": (2, 3), "axes": ()}),
         OpExample(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
@@ -136,7 +136,7 @@ transpose = linear_op(
     batch_rule=along_new_axis(lambda n, perm: {"perm": (0, *[a + 1 for a in perm])}),
     reference=lambda x, perm: np.transpose(x, perm),
     lower=lambda jax, x, perm: jax.lax.transpose(x, perm),
-    axis_permutation=lambda perm: perm,
+    movement=AxisPermutation(lambda perm: perm),
     samples=(
         OpExample(((2, 3, 4),), {"perm": (2, 0, 1)}),
         OpExample(((),), {"perm": ()}),
@@ -288,7 +288,7 @@ slice_ = linear_op(
     ),
     reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
-    slice_bounds=contiguous_slice_bounds,
+    movement=Window(contiguous_slice_bounds),
     samples=(
         OpExample(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
         OpExample(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),

@@ -25,7 +25,7 @@ eq = comparison_op(
     "eq",
     reference=np.equal,
     lower=lambda jax, x, y: jax.lax.eq(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=(*BOOLS, *NUMBERS),
     doc="""Equal; NaN equals nothing.""",
 )
@@ -33,7 +33,7 @@ ne = comparison_op(
     "ne",
     reference=np.not_equal,
     lower=lambda jax, x, y: jax.lax.ne(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=(*BOOLS, *NUMBERS),
     doc="""Not equal.""",
 )
@@ -41,7 +41,7 @@ lt = comparison_op(
     "lt",
     reference=np.less,
     lower=lambda jax, x, y: jax.lax.lt(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=REALS,
     doc="""Less; false beside a NaN.""",
 )
@@ -49,7 +49,7 @@ le = comparison_op(
     "le",
     reference=np.less_equal,
     lower=lambda jax, x, y: jax.lax.le(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=REALS,
     doc="""Less or equal; false beside a NaN.""",
 )
@@ -57,7 +57,7 @@ gt = comparison_op(
     "gt",
     reference=np.greater,
     lower=lambda jax, x, y: jax.lax.gt(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=REALS,
     doc="""Greater; false beside a NaN.""",
 )
@@ -65,7 +65,7 @@ ge = comparison_op(
     "ge",
     reference=np.greater_equal,
     lower=lambda jax, x, y: jax.lax.ge(x, y),
-    accepts_fill=True,
+    traits=("accepts fill",),
     accepts=REALS,
     doc="""Greater or equal; false beside a NaN.""",
 )
@@ -127,10 +127,9 @@ max_ = binary_op(
     jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, gt), lambda d, z, x, y: extremum_jvp(d, z, y, x, gt)),
     reference=np.maximum,
     lower=lambda jax, x, y: jax.lax.max(x, y),
-    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
-    traits=("cheap", "correctly rounded"),
+    traits=("cheap", "correctly rounded", "accepts fill"),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 min_ = binary_op(
@@ -138,10 +137,9 @@ min_ = binary_op(
     jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, lt), lambda d, z, x, y: extremum_jvp(d, z, y, x, lt)),
     reference=np.minimum,
     lower=lambda jax, x, y: jax.lax.min(x, y),
-    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
-    traits=("cheap", "correctly rounded"),
+    traits=("cheap", "correctly rounded", "accepts fill"),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 
@@ -175,10 +173,9 @@ clamp = elementwise_op(
     derivative=OperandRules(jvp=(clamp_low_jvp, clamp_value_jvp, clamp_high_jvp)),
     reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
     lower=clamp_lower,
-    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-1.0, -0.5), UniformSamples(-2.0, 2.0), UniformSamples(0.5, 1.0)),
-    traits=("cheap",),
+    traits=("cheap", "accepts fill"),
     doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.
     Kinks: at a bound the derivative in `x` is 1 and in the bound 0.""",
 )

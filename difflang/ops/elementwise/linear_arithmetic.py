@@ -60,9 +60,8 @@ add = linear_op(
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
     reference=upcast_half_reference(np.add),
     lower=lambda jax, x, y: jax.lax.add(x, y),
-    accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
+    traits=("elementwise", "cheap", "keeps sign", "correctly rounded", "accepts fill"),
     samples=TWO_UNIFORM,
     doc="""Sum; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
@@ -73,9 +72,8 @@ sub = linear_op(
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: -ct),
     reference=upcast_half_reference(np.subtract),
     lower=lambda jax, x, y: jax.lax.sub(x, y),
-    accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise", "cheap", "correctly rounded"),
+    traits=("elementwise", "cheap", "correctly rounded", "accepts fill"),
     samples=TWO_UNIFORM,
     doc="""Difference; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
@@ -96,9 +94,8 @@ mul = multilinear_op(
     transpose=(lambda ct, x, y: ct * conj_if_complex(y), lambda ct, x, y: ct * conj_if_complex(x)),
     reference=upcast_half_reference(np.multiply),
     lower=lambda jax, x, y: jax.lax.mul(x, y),
-    accepts_fill=True,
     accepts=NUMBERS,
-    traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
+    traits=("elementwise", "cheap", "keeps sign", "correctly rounded", "accepts fill"),
     powers=Factors(lambda eqn: [(x, 1) for x in eqn.operands]),
     samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
@@ -125,14 +122,13 @@ div = OPS.declare(
         type=same_type_rule(FLOATS + COMPLEXES),
         # Not `z / y`, which XLA turns into a quotient by a square that overflows or underflows earlier; nor
         # `d / y * z`, where `d / y` may overflow and, transposed, `ct * z`.
-        traits=("elementwise", "cheap", "keeps sign", "correctly rounded"),
+        traits=("elementwise", "cheap", "keeps sign", "correctly rounded", "accepts fill"),
         derivative=OperandRules(
             jvp=(lambda d, z, x, y: d / y, lambda d, z, x, y: d * (-z / y)),
             transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
         ),
         reference=upcast_half_reference(np.divide),
         lower=div_lower,
-        accepts_fill=True,
         accepts=FLOATS + COMPLEXES,
         samples=(UniformSamples(), UniformSamples(0.5, 2.0)),
         doc="""Quotient, linear in the first operand. Units: u, v -> u / v. Kinks: none; x / 0 as in IEEE 754.""",

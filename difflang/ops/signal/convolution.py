@@ -223,7 +223,7 @@ conv = multilinear_op(
     mask_transpose=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
-    accepts_transposed=True,
+    traits=("accepts transposed",),
     accepts=FLOATS,
     samples=(
         conv_example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),
