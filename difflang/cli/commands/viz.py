@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from difflang.base.diagnostics import printable
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
@@ -106,7 +108,6 @@ def format_from_suffix(out: Path | None) -> str:
 def render_format(found: VizResult, form: str) -> str:
     """The diagrams in a format."""
     from difflang.tools.viz import dot_and_mermaid
-    from difflang.tools.viz.svg import render_svg
 
     match form:
         case "dot":
@@ -118,7 +119,7 @@ def render_format(found: VizResult, form: str) -> str:
         case "html":
             return html_page(found)
         case _:
-            return render_svg(found.pictures)
+            return dot_and_mermaid.svg(found.pictures)
 
 
 STYLE = """
@@ -137,18 +138,17 @@ pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target {
 
 def html_page(found: VizResult) -> str:
     """The program beside its diagram. A box links to its line; there are no scripts and no external resources."""
-    from difflang.tools.viz.svg import escape_xml, render_svg
+    from difflang.tools.viz.dot_and_mermaid import svg
 
     source = found.decl.span.source
-    lines = [source.line(n) for n in range(1, source.position(len(source.text.rstrip()))[0] + 1)]
-    width = len(str(len(lines)))
-    listing = "".join(
-        f'<span id="L{n}"><i>{n:>{width}}</i>  {escape_xml(line)}</span>' for n, line in enumerate(lines, 1)
-    )
-    title = escape_xml(f"{source.name}:{found.decl.name}")
+    count = source.position(len(source.text.rstrip()))[0]
+    lines = [html.escape(printable(source.line(n))) for n in range(1, count + 1)]
+    width = len(str(count))
+    listing = "".join(f'<span id="L{n}"><i>{n:>{width}}</i>  {line}</span>' for n, line in enumerate(lines, 1))
+    title = html.escape(printable(f"{source.name}:{found.decl.name}"))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}</style>\n</head>\n<body>\n'
         f"<h1><code>{title}</code></h1>\n"
-        f'<pre>{listing}</pre>\n<div class="picture">\n{render_svg(found.pictures, source)}</div>\n</body>\n</html>\n'
+        f'<pre>{listing}</pre>\n<div class="picture">\n{svg(found.pictures, source)}</div>\n</body>\n</html>\n'
     )

@@ -1,45 +1,73 @@
-"""Diagrams as text for other tools: DOT for Graphviz, Mermaid for Markdown, and JSON."""
+"""Diagrams as text for other tools: DOT for Graphviz, which draws SVG from it, Mermaid for Markdown, and JSON."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
+from difflang.base.diagnostics import printable
+from difflang.base.source import Source
 from difflang.tools.viz.diagram import Diagram, DiagramBox
+from difflang.types.type_errors import make_error
 
 FILL_COLORS = {"param": "#ddf4ff", "result": "#dafbe1", "new": "#fff1e5", "gone": "#ffebe9", "some": "#fff8c5"}
 DEFAULT_COLOR = "#f6f8fa"
 
 
-def dot(pictures: Sequence[Diagram]) -> str:
+def svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
+    """The diagrams, drawn by Graphviz. With `links`, a box links to `#L7`, its line of that source. Errors: DL0709."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    program = shutil.which("dot", path=path) or shutil.which("graphviz-pure", path=path)
+    if program is None:
+        way = "`pip install 'difflang[pictures]'`, or use `--format dot` or `mermaid`, which other tools draw"
+        raise make_error("DL0709", "this picture requires Graphviz, which is not installed", help=way)
+    done = subprocess.run(
+        [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, check=True, encoding="utf-8"
+    )
+    # From the element on: HTML takes no XML declaration, and a reader of SVG needs none.
+    return done.stdout[done.stdout.index("<svg") :]
+
+
+def dot(pictures: Sequence[Diagram], links: Source | None = None) -> str:
     """A digraph with a cluster for each region. Source: Graphviz, The DOT Language."""
     lines = [
-        "digraph difflang {", '  node [shape=box, style="rounded,filled", fontname="monospace", fontsize=11];',
-        '  edge [fontname="monospace", fontsize=9, color="#8c959f", fontcolor="#656d76"];', "  compound=true;",
+        "digraph difflang {", '  node [shape=box, style="rounded,filled", fontname="Courier New", fontsize=11];',
+        '  edge [fontname="Courier New", fontsize=9, color="#8c959f", fontcolor="#656d76"];',
+        '  graph [fontname="Courier New", compound=true];',
     ]  # fmt: skip
     for i, each in enumerate(pictures):
-        dot_cluster(each, f"p{i}", each.title, "  ", lines)
+        dot_cluster(each, f"p{i}", "  ", lines, links)
+        for mark, text in each.legend.items():
+            style = f"label={dot_string(text)}, fillcolor={dot_string(FILL_COLORS.get(mark, DEFAULT_COLOR))}"
+            lines.append(f'  legend_{i}_{mark} [shape=note, style="filled", {style}];')
     return "\n".join([*lines, "}", ""])
 
 
-def dot_cluster(picture: Diagram, name: str, title: str, indent: str, lines: list[str]) -> None:
+def dot_cluster(picture: Diagram, name: str, indent: str, lines: list[str], links: Source | None) -> None:
     inner = indent + "  "
     lines += [
         f"{indent}subgraph cluster_{name} {{",
-        f'{inner}label={dot_string(title)}; style="rounded"; color="#afb8c1";',
+        f'{inner}label={dot_string(picture.title)}; style="rounded"; color="#afb8c1";',
     ]
     for i, box in enumerate(picture.boxes):
         at = f"{name}_{i}"
+        attrs = [f"label={dot_string(box_text(box))}", f"tooltip={dot_string(box.tip)}"]
+        if box.span is not None and box.span.source is links:
+            attrs.append(f'URL="#L{box.span.position[0]}"')
         if box.inside:
-            style = f"label={dot_string(box_text(box))}; bgcolor={dot_string(box_color(box))};"
-            lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {style}",
-                      f'{inner}  {at} [shape=point, style=invis, tooltip={dot_string(box.tip)}];']  # fmt: skip
+            style = "; ".join([*attrs, f'bgcolor="{box_color(box)}"'])
+            lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {style};",
+                      f"{inner}  {at} [shape=point, style=invis];"]  # fmt: skip
             for k, region in enumerate(box.inside):
-                dot_cluster(region, f"{at}_{k}", region.title, inner + "  ", lines)
+                dot_cluster(region, f"{at}_{k}", inner + "  ", lines, links)
             lines.append(f"{inner}}}")
         else:
-            style = f"label={dot_string(box_text(box))}, fillcolor={dot_string(box_color(box))}"
-            lines.append(f"{inner}{at} [{style}, tooltip={dot_string(box.tip)}];")
+            style = ", ".join([*attrs, f'fillcolor="{box_color(box)}"'])
+            lines.append(f"{inner}{at} [{style}];")
     for wire in picture.wires:
         source, target = picture.boxes[wire.source], picture.boxes[wire.target]
         ends = [f"ltail=cluster_{name}_{wire.source}"] * bool(source.inside)
@@ -58,9 +86,9 @@ def box_color(box: DiagramBox) -> str:
 
 
 def dot_string(text: str) -> str:
-    """A DOT string: backslashes are escaped."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "")
-    return f'"{escaped}"'
+    """A DOT string: backslashes and what could be a character reference are escaped."""
+    escaped = printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n") + '"'
 
 
 # ---- Mermaid
