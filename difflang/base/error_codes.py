@@ -271,15 +271,6 @@ def edit_distance(a: str, b: str, most: int) -> int:
 
     Source: Damerau 1964; the restricted form, in which no part is edited twice.
     """
-    if abs(len(a) - len(b)) > most or (len(a) == len(b) == 1):
-        return most + 1
-    before, row = list[int](), list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        earlier, before, row = before, row, [i]
-        for j, y in enumerate(b, 1):
-            steps = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
-            swapped = i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y
-            row.append(min(steps, earlier[j - 2] + 1) if swapped else steps)
-        if min(row) > most:
-            return most + 1
-    return row[-1]
+    from rapidfuzz.distance import OSA  # its import takes longer than most commands need it
+
+    return most + 1 if len(a) == len(b) == 1 else OSA.distance(a, b, score_cutoff=most)
