@@ -30,7 +30,6 @@ from difflang.cli.options_and_reports import (
 if TYPE_CHECKING:
     from difflang.tools.testing.bench import Benchmarks, BenchResult, Timing
     from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions
-    from difflang.tools.testing.worker_pool import WorkerTask
 
 EXIT_NOTHING_RUN = 5  # the same exit code as pytest's
 MIN_CASES_PER_PROCESS = 20  # below this a further process does not pay off
@@ -157,10 +156,10 @@ def run_cases(
     count = sum(map(len, numbers))
     jobs = min(jobs or min(available_cpus(), count // MIN_CASES_PER_PROCESS), count)
     if jobs > 1:
-        from difflang.tools.testing.worker_pool import WorkerPool, WorkerTask
+        from difflang.tools.testing.worker_pool import WorkerTask, run_in_parallel
 
-        tasks: list[WorkerTask] = [WorkerTask(s.cases[n], n) for s, c in zip(suites, numbers, strict=True) for n in c]
-        yield from WorkerPool(tasks, options, jobs).outcomes()
+        tasks = [WorkerTask(s.cases[n], n) for s, c in zip(suites, numbers, strict=True) for n in c]
+        yield from run_in_parallel(tasks, options, jobs)
         return
     for suite, chosen in zip(suites, numbers, strict=True):
         for n in chosen:

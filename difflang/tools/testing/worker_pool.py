@@ -1,32 +1,26 @@
-"""A pool of worker processes that run test cases in parallel, controlled by lines of JSON.
+"""Worker processes that run test cases in parallel.
 
-JAX does not survive a fork, and XLA may crash, so each worker is a Python process of its own.
+JAX does not survive a fork, and XLA may crash: each worker is a Python process of its own, and its end ends one case.
 """
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO, Any
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from itertools import groupby, islice
+from multiprocessing.connection import Connection, wait
 
-import msgspec
 from msgspec import Struct
 
 from difflang.base.process_termination import exit_now
-from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions, open_suite
 
-CHUNK = 8  # cases of one file per request: each process has to check the file first
-WORKER_CODE = (
-    "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_pool import worker_main; worker_main()"
-)
+CHUNK = 8  # cases of one file at a time: each process has to check the file first
+SPAWN = multiprocessing.get_context("spawn")
 
 
 class WorkerTask(Struct, frozen=True):
@@ -36,80 +30,52 @@ class WorkerTask(Struct, frozen=True):
     number: int
 
 
-class WorkerPool:
-    """Worker processes, each with a thread that sends it tasks."""
+class Worker:
+    """A process that runs cases in turn, and those that it has not answered."""
 
-    def __init__(self, tasks: Sequence[WorkerTask], options: SuiteOptions, jobs: int) -> None:
-        self.todo: SimpleQueue[list[WorkerTask]] = SimpleQueue()
-        self.done: SimpleQueue[Outcome] = SimpleQueue()
-        self.options, self.jobs, self.stopped = encode_options(options), jobs, threading.Event()
-        self.running: set[subprocess.Popen[str]] = set()
-        by_file: dict[str, list[WorkerTask]] = {}
-        for task in tasks:
-            by_file.setdefault(task.case.file, []).append(task)
-        for found in by_file.values():
-            for i in range(0, len(found), CHUNK):
-                self.todo.put(found[i : i + CHUNK])
-        self.count = len(tasks)
+    def __init__(self, options: SuiteOptions, chunk: list[WorkerTask]) -> None:
+        self.pipe, end = SPAWN.Pipe()
+        self.process = SPAWN.Process(target=serve_cases, args=(end, options), daemon=True)
+        self.process.start()
+        end.close()
+        self.send(chunk)
 
-    def outcomes(self) -> Iterator[Outcome]:
-        """The outcomes of the cases as they arrive. Closing the generator ends the processes."""
-        threads = [threading.Thread(target=self.worker_loop, daemon=True) for _ in range(self.jobs)]
-        for thread in threads:
-            thread.start()
+    def send(self, chunk: list[WorkerTask]) -> None:
+        self.pending = chunk
+        with suppress(OSError):  # if the process has died, `receive` reports it
+            self.pipe.send(chunk)
+
+    def receive(self) -> Outcome:
+        """The outcome of the next case: that it crashed if the process has died."""
+        task = self.pending.pop(0)
         try:
-            for _ in range(self.count):
-                yield self.done.get()
-        finally:
-            self.stopped.set()
-            for process in tuple(self.running):
-                process.kill()
-            for thread in threads:
-                thread.join()
-
-    def worker_loop(self) -> None:
-        process = self.begun()
-        try:
-            while not self.stopped.is_set():
-                for task in self.todo.get_nowait():
-                    outcome = self.request(process, task)
-                    if outcome is None:
-                        if self.stopped.is_set():
-                            return
-                        # The process has died: report its case as crashed, and continue with a new process.
-                        outcome = crash_outcome(task.case, process.wait())
-                        self.running.discard(process)
-                        process = self.begun()
-                    self.done.put(outcome)
-        except Empty:
-            pass
-        finally:
-            self.running.discard(process)
-            process.kill()
-            process.communicate()
-
-    def begun(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-c", WORKER_CODE, *sys.path]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", bufsize=1
-        )
-        self.running.add(process)
-        return process
-
-    def request(self, process: subprocess.Popen[str], task: WorkerTask) -> Outcome | None:
-        """The outcome from a process; None if the process has ended."""
-        message = {"file": task.case.file, "number": task.number, "options": self.options}
-        try:
-            require_pipe(process.stdin).write(json.dumps(message) + "\n")
-            answer = require_pipe(process.stdout).readline()
-        except (BrokenPipeError, ValueError):
-            return None
-        return msgspec.convert(json.loads(answer), Outcome) if answer else None
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return crash_outcome(task.case, self.process.exitcode or 0)
 
 
-def require_pipe(end: IO[str] | None) -> IO[str]:
-    assert end is not None
-    return end
+def run_in_parallel(tasks: Sequence[WorkerTask], options: SuiteOptions, jobs: int) -> Generator[Outcome, None, None]:
+    """The outcomes of the cases as they arrive. Closing the generator ends the processes."""
+    by_file = [list(found) for _, found in groupby(tasks, lambda task: task.case.file)]
+    chunks = iter([found[i : i + CHUNK] for found in by_file for i in range(0, len(found), CHUNK)])
+    workers: list[Worker] = []
+    try:
+        workers += [Worker(options, chunk) for chunk in islice(chunks, jobs)]
+        while workers:
+            ready = wait([worker.pipe for worker in workers])
+            for worker in [worker for worker in workers if worker.pipe in ready]:
+                yield worker.receive()
+                rest = worker.pending or next(chunks, [])
+                if not rest or not worker.process.is_alive():
+                    workers.remove(worker)
+                    worker.process.kill()
+                    workers += [Worker(options, rest)] if rest else []
+                elif not worker.pending:
+                    worker.send(rest)
+    finally:
+        for worker in workers:
+            worker.process.kill()
 
 
 def crash_outcome(case: SuiteCase, code: int) -> Outcome:
@@ -118,48 +84,23 @@ def crash_outcome(case: SuiteCase, code: int) -> Outcome:
     return Outcome(case, "failed", 0.0, report, crashed=True)
 
 
-def worker_main() -> None:
-    """Answer requests until the input ends. Other output to stdout goes to stderr; Ctrl-C is left to the parent.
-
-    When the parent is gone the process ends at once, even during a case, which may run forever.
-    """
+def serve_cases(pipe: Connection[Outcome, list[WorkerTask]], options: SuiteOptions) -> None:
+    """Run what arrives until the parent ends. Output to stdout goes to stderr; Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    lines = SimpleQueue[str]()
-    threading.Thread(target=read_requests, args=(lines,), daemon=True).start()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
-        suites: dict[str, Suite] = {}
+    threading.Thread(target=exit_with_parent, daemon=True).start()
+    os.dup2(2, 1)
+    suite: Suite | None = None
+    with suppress(EOFError):
         while True:
-            request = json.loads(lines.get())
-            file, number = request["file"], request["number"]
-            if file not in suites:
-                suites.clear()  # cases come file by file
-                suites[file] = open_suite(file, decode_options(request["options"]))
-            # `json` escapes lone surrogates, as in file names that are not UTF-8; msgspec's encoder would refuse them.
-            answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")
-            answers.flush()
+            for task in pipe.recv():
+                if suite is None or suite.name != task.case.file:
+                    suite = open_suite(task.case.file, options)
+                pipe.send(suite.run(task.number))
 
 
-def read_requests(lines: SimpleQueue[str]) -> None:
-    try:
-        for line in sys.stdin:
-            lines.put(line)
-    finally:
-        exit_now(0)
-
-
-def encode_options(options: SuiteOptions) -> dict[str, Any]:
-    return {
-        "engine": options.engine.name,
-        "device": options.engine.device,
-        "seed": options.seed,
-        "float": options.default_float,
-        "allow": [str(path) for path in options.allow],
-        "paths": [str(path) for path in options.paths],
-    }
-
-
-def decode_options(data: dict[str, Any]) -> SuiteOptions:
-    engine = Engine(data["engine"], data["device"])
-    folders = (tuple(map(Path, data[name])) for name in ("allow", "paths"))
-    return SuiteOptions(engine, data["seed"], data["float"], *folders)
+def exit_with_parent() -> None:
+    """End the process when the parent is gone, even during a case, which may run forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    exit_now(0)

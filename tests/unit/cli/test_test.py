@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +21,7 @@ from difflang.cli.commands.tests_and_benchmarks import format_seconds
 from difflang.execution.engine import Engine
 from difflang.tools.testing.junit import write_junit
 from difflang.tools.testing.suite import Outcome, SuiteCase, SuiteOptions
-from difflang.tools.testing.worker_pool import WORKER_CODE, WorkerPool, WorkerTask, encode_options
+from difflang.tools.testing.worker_pool import WorkerTask, run_in_parallel
 
 GOOD = """fn twice(x: f32) -> f32 = 2 * x
 test "doubles" { assert twice(2.0) == 4.0 }
@@ -221,24 +224,28 @@ def test_a_file_whose_name_is_no_text_is_tested_by_another_process(folder: Path)
     name = os.fsdecode(b"odd\xff.dfl")
     (folder / name).write_text(GOOD)
     task = WorkerTask(SuiteCase(name, 2, "test", "doubles"), 0)
-    assert [o.result for o in WorkerPool([task], SuiteOptions(Engine("interpret")), 1).outcomes()] == ["passed"]
+    assert [o.result for o in run_in_parallel([task], SuiteOptions(Engine("interpret")), 1)] == ["passed"]
+
+
+ENDLESS = 'test "endless" {\n  var x = 0\n  while x >= 0 { x = 1 - x }\n}\n'
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = (
-        "import os, sys; from itertools import chain; line = sys.stdin.readline(); "
-        "os.kill(os.getpid(), 9) if '\"number\": 0' in line else None; "
-        "sys.path[:] = sys.argv[1:]; sys.stdin = chain([line], sys.stdin); "
-    )
-    monkeypatch.setattr(
-        "difflang.tools.testing.worker_pool.WORKER_CODE",
-        begin + "from difflang.tools.testing.worker_pool import worker_main; worker_main()",
-    )
-    tasks = [WorkerTask(SuiteCase("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
-    found = {o.case.name: o for o in WorkerPool(tasks, SuiteOptions(Engine("interpret")), 1).outcomes()}
-    assert found["doubles"].crashed and "by signal 9" in found["doubles"].report
-    assert found["zero"].result == "passed"
+def test_a_process_that_dies_ends_one_case(folder: Path) -> None:
+    (folder / "endless.dfl").write_text(ENDLESS + GOOD)
+    names = {"endless": 0, "doubles": 1, "zero": 2}
+    tasks = [WorkerTask(SuiteCase("endless.dfl", n, "test", name), n) for name, n in names.items()]
+    running = run_in_parallel(tasks, SuiteOptions(Engine("interpret")), 1)
+    threading.Thread(target=kill_first_child).start()
+    found = {o.case.name: o for o in running}
+    assert found["endless"].crashed and "by signal 9" in found["endless"].report
+    assert [found[name].result for name in ("doubles", "zero")] == ["passed", "passed"]
+
+
+def kill_first_child() -> None:
+    while not (found := multiprocessing.active_children()):
+        time.sleep(0.05)
+    found[0].kill()
 
 
 @pytest.mark.slow
@@ -265,19 +272,15 @@ def test_control_c_ends_everything(folder: Path) -> None:
 @pytest.mark.nightly
 def test_nobody_who_has_died_is_worked_for(folder: Path) -> None:
     """A process that runs cases ends with the one that asks, though that had no time to tell it."""
-    (folder / "endless.dfl").write_text('test "0" {\n  var x = 0\n  while x >= 0 { x = 1 - x }\n}\n')
-    told = {"file": "endless.dfl", "number": 0, "options": encode_options(SuiteOptions(Engine("interpret")))}
-    with subprocess.Popen([sys.executable, "-c", WORKER_CODE, *sys.path], stdin=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(told) + "\n")
-        process.stdin.flush()
-        try:
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(3)
-            process.stdin.close()
-            assert process.wait(10) == 0
-        finally:
-            process.kill()
+    (folder / "endless.dfl").write_text(ENDLESS)
+    command = [sys.executable, "-m", "difflang", "test", "-j", "2", "--engine=interpret", "good.dfl", "endless.dfl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("ok")
+        time.sleep(3)
+        running.kill()
+        # Standard error ends when every process that could write to it has.
+        assert running.communicate(timeout=10) is not None
 
 
 @pytest.mark.slow
