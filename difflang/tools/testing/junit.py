@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -14,22 +15,17 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write the file atomically. Errors: OSError."""
-    data = Xml.tostring(junit_xml(outcomes), encoding="utf-8", xml_declaration=True)
-    write_atomically(path, data)
-
-
-def junit_xml(outcomes: Sequence[Outcome]) -> Xml.Element:
-    """One suite for each file, in the order of the outcomes."""
+    """Write one suite for each file, in the order of the outcomes, atomically. Errors: OSError."""
     root = Xml.Element("testsuites", counts(outcomes))
-    by_file: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_file.setdefault(outcome.case.file, []).append(outcome)
-    for file, found in by_file.items():
-        suite = Xml.SubElement(root, "testsuite", {"name": strip_invalid_chars(file), **counts(found)})
-        for outcome in found:
-            suite.append(case_element(outcome))
-    return root
+    for file, group in groupby(outcomes, lambda outcome: outcome.case.file):
+        found = list(group)
+        suite = Xml.SubElement(root, "testsuite", {"name": file, **counts(found)})
+        suite.extend(map(case_element, found))
+    for element in root.iter():
+        # XML cannot hold every character.
+        element.attrib = {name: NOT_XML.sub("\ufffd", value) for name, value in element.attrib.items()}
+        element.text = element.text and NOT_XML.sub("\ufffd", element.text)
+    write_atomically(path, Xml.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
@@ -49,31 +45,15 @@ def is_error(outcome: Outcome) -> bool:
 
 
 def case_element(outcome: Outcome) -> Xml.Element:
-    case = outcome.case
-    found = Xml.Element(
-        "testcase",
-        {
-            "classname": strip_invalid_chars(case.file.removesuffix(".dfl")),
-            "name": strip_invalid_chars(case.title),
-            "file": strip_invalid_chars(case.file),
-            "line": str(case.line),
-            "time": f"{outcome.seconds:.6f}",
-        },
-    )
+    file, line = outcome.case.file, str(outcome.case.line)
+    place = {"classname": file.removesuffix(".dfl"), "name": outcome.case.title, "file": file, "line": line}
+    found = Xml.Element("testcase", {**place, "time": f"{outcome.seconds:.6f}"})
     if outcome.result == "skipped":
-        Xml.SubElement(found, "skipped", {"message": strip_invalid_chars(outcome.report)})
+        Xml.SubElement(found, "skipped", message=outcome.report)
     elif outcome.result == "failed":
-        first = outcome.report.split("\n", 1)[0]
         kind = "error" if is_error(outcome) else "failure"
-        part = Xml.SubElement(
-            found, kind, {"message": strip_invalid_chars(first), "type": outcome.codes[0] if outcome.codes else ""}
-        )
-        part.text = strip_invalid_chars(outcome.report)
+        first = outcome.report.partition("\n")[0]
+        Xml.SubElement(found, kind, message=first, type=(*outcome.codes, "")[0]).text = outcome.report
     if outcome.output:
-        Xml.SubElement(found, "system-out").text = strip_invalid_chars(outcome.output)
+        Xml.SubElement(found, "system-out").text = outcome.output
     return found
-
-
-def strip_invalid_chars(given: str) -> str:
-    """The text with characters replaced that XML cannot hold."""
-    return NOT_XML.sub("\ufffd", given)
