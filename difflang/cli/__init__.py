@@ -26,24 +26,29 @@ from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     ENGINES,
     FILE,
-    FLOATS,
     FULL_TRACEBACK_KEY,
     PassName,
     ProgramCommand,
     SuggestingChoice,
     WholeNumber,
+    argument_types_option,
     check_program_file,
+    device_option,
+    engine_option,
     exit_on_error,
+    float_option,
     full_traceback,
     load_source,
     memory_budget_option,
     no_cache,
     parse_pairs,
     print_diagnostics,
+    program_argument,
+    program_words,
     search_path,
+    seed_option,
 )
 
-program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 MAX_STEPS = 2**31 - 2  # the step counter is an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
@@ -111,23 +116,18 @@ def main() -> None:
 
 
 @main.command(cls=ProgramCommand)
-@click.argument("program", metavar="FILE[:ENTRY]")
-@program_arguments
+@program_argument
+@program_words
 @click.option(
     "--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="Load an argument of ENTRY from a file."
 )
 @click.option(
     "--set", "values", multiple=True, metavar="NAME=VALUE", help="Set an argument of ENTRY or of the program."
 )
-@click.option(
-    "--engine",
-    type=ENGINES,
-    default="xla",
-    help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
-)
-@click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
-@click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@engine_option
+@device_option
+@seed_option
+@float_option
 @memory_budget_option
 @click.option(
     "--allow", multiple=True, type=click.Path(path_type=Path), help="Allow reading and writing in another folder."
@@ -183,8 +183,8 @@ def run(
 
 
 @main.command(cls=ProgramCommand)
-@click.argument("program", metavar="FILE[:ENTRY]")
-@program_arguments
+@program_argument
+@program_words
 @click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to print.")
 @click.option(
     "--after",
@@ -192,17 +192,11 @@ def run(
     metavar="PASS",
     help="Print the graph after the last run of this pass, in place of a stage: see `difflang passes`.",
 )
-@click.option(
-    "--arg",
-    "argument_types",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
-)
+@argument_types_option
 @click.option("--wrt", help="Show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option("--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="Platform of the StableHLO.")
 @memory_budget_option
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str | None, after: str | None, argument_types: tuple[str, ...],
@@ -228,8 +222,8 @@ def emit(
 
 
 @main.command("check-grad", cls=ProgramCommand)
-@click.argument("program", metavar="FILE[:ENTRY]")
-@program_arguments
+@program_argument
+@program_words
 @click.option(
     "--dim",
     "sizes",
@@ -245,7 +239,7 @@ def emit(
 @click.option("--directions", type=WholeNumber(), default=3, help="Number of directions.")
 @click.option("--seed", type=WholeNumber(), default=0, help="Seed of the random draws.")
 @click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` compiles nothing.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as data.")
 @no_cache
 @search_path
@@ -272,16 +266,10 @@ def check_grad(
 
 
 @main.command(cls=ProgramCommand)
-@click.argument("program", metavar="FILE[:ENTRY]")
-@program_arguments
+@program_argument
+@program_words
 @click.option("--wrt", help="Report on the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
-@click.option(
-    "--arg",
-    "argument_types",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
-)
+@argument_types_option
 @memory_budget_option
 @click.option(
     "--compile", "compiled", is_flag=True, help="Compile the function too, and report the memory that XLA uses."
@@ -290,7 +278,7 @@ def check_grad(
 @click.option(
     "--save", type=click.Path(path_type=Path, dir_okay=False), help="Draw the memory over time to out.svg or out.png."
 )
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 @full_traceback
 def memory(
@@ -312,10 +300,10 @@ def memory(
 
 @main.command(cls=ProgramCommand)
 @click.argument("file")
-@program_arguments
+@program_words
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="Typical value of a size, `n=1000`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as data.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 @full_traceback
 def info(

@@ -104,6 +104,24 @@ FLOATS = SuggestingChoice(["f16", "bf16", "f32", "f64"])
 FULL_TRACEBACK_KEY = "difflang.full_traceback"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+program_argument = click.argument("program", metavar="FILE[:ENTRY]")
+program_words = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+argument_types_option = click.option(
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
+)
+engine_option = click.option(
+    "--engine",
+    type=ENGINES,
+    default="xla",
+    help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
+)
+device_option = click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
+seed_option = click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+float_option = click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Search imports in another folder.")
 
 

@@ -16,7 +16,7 @@ from difflang.cli.commands.fmt import expand_paths
 from difflang.cli.diagnostic_formats import format_diagnostics, output_format
 from difflang.cli.options_and_reports import (
     FILE,
-    FLOATS,
+    float_option,
     full_traceback,
     load_source,
     print_diagnostics,
@@ -41,7 +41,7 @@ BOM = b"\xef\xbb\xbf"
 @click.option("--strict", is_flag=True, help="Report warnings as errors.")
 @click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
 @output_format
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 @full_traceback
 def check(

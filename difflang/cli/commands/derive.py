@@ -8,14 +8,16 @@ from typing import Any
 import click
 
 from difflang.cli.options_and_reports import (
-    FLOATS,
     SuggestingChoice,
     WholeNumber,
+    argument_types_option,
     check_program_file,
     exit_on_error,
+    float_option,
     full_traceback,
     parse_pairs,
     print_diagnostics,
+    program_argument,
     search_path,
 )
 
@@ -23,7 +25,7 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 
 
 @click.command()
-@click.argument("program", metavar="FILE[:ENTRY]")
+@program_argument
 @click.option("--wrt", help="Parameter to differentiate with respect to: `w`, `m.w` or `w,v`.  [default: the first]")
 @click.option(
     "--mode",
@@ -39,18 +41,12 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
     show_default=True,
     help="Order of the derivative, with `--mode grad` and a scalar parameter.",
 )
-@click.option(
-    "--arg",
-    "argument_types",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
-)
+@argument_types_option
 @click.option(
     "--symbolic", is_flag=True, help="Print one formula, for a function of numbers without loops and branches."
 )
 @click.option("--latex", is_flag=True, help="Print the formula as LaTeX.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 @full_traceback
 def derive(

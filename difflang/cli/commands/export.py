@@ -7,27 +7,24 @@ from pathlib import Path
 import click
 
 from difflang.cli.options_and_reports import (
-    FLOATS,
     SuggestingChoice,
+    argument_types_option,
     check_program_file,
     exit_on_error,
+    float_option,
     full_traceback,
     parse_pairs,
+    program_argument,
+    program_words,
     search_path,
 )
 from difflang.tools.export.artifact_file import PLATFORMS
 
 
 @click.command()
-@click.argument("program", metavar="FILE[:ENTRY]")
-@click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
-@click.option(
-    "--arg",
-    "argument_types",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
-)
+@program_argument
+@program_words
+@argument_types_option
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Output file.  [default: ENTRY.dflx]"
 )
@@ -44,7 +41,7 @@ from difflang.tools.export.artifact_file import PLATFORMS
     help="Write only StableHLO for this platform: as text to a `.mlir` file, else as bytecode.",
 )
 @click.option("--no-source", is_flag=True, help="Omit the source text; reports then have line numbers only.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@float_option
 @search_path
 @full_traceback
 def export(

@@ -12,27 +12,23 @@ import click
 
 from difflang.base.process_termination import restore_default_sigint
 from difflang.cli.options_and_reports import (
-    ENGINES,
     FLOATS,
-    WholeNumber,
+    device_option,
+    engine_option,
     exit_on_error,
     full_traceback,
     load_source,
     no_cache,
     search_path,
+    seed_option,
 )
 
 
 @click.command()
 @click.argument("file", required=False)
-@click.option(
-    "--engine",
-    type=ENGINES,
-    default="xla",
-    help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
-)
-@click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
-@click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@engine_option
+@device_option
+@seed_option
 @click.option("--float", "default_float", type=FLOATS, default="f32", help="Default type of float literals.")
 @no_cache
 @search_path

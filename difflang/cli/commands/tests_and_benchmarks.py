@@ -19,8 +19,9 @@ from difflang.base.error_codes import nearest_word
 from difflang.cli.diagnostic_formats import Finding, diagnostic_finding, format_findings, output_format
 from difflang.cli.options_and_reports import (
     ENGINES,
-    FLOATS,
     WholeNumber,
+    device_option,
+    float_option,
     full_traceback,
     no_cache,
     print_diagnostics,
@@ -36,9 +37,7 @@ MIN_CASES_PER_PROCESS = 20  # below this a further process does not pay off
 SEEDS = WholeNumber(0, 2**64 - 1)
 PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
 ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` uses NumPy.")
-DEVICE = click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
 SEED = click.option("--seed", type=SEEDS, default=0, help="Seed of the random numbers, for each test anew.")
-FLOAT = click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 ALLOW = click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Allow reading in another folder.")
 LIST = click.option("--list", "only_list", is_flag=True, help="List the names, and run nothing.")
 FILTER = click.option(
@@ -76,9 +75,9 @@ def run_options(
 @output_format
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @ENGINE
-@DEVICE
+@device_option
 @SEED
-@FLOAT
+@float_option
 @ALLOW
 @no_cache
 @search_path
@@ -279,9 +278,9 @@ def format_seconds(took: float) -> str:
     "--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Compare with an earlier --json."
 )
 @ENGINE
-@DEVICE
+@device_option
 @SEED
-@FLOAT
+@float_option
 @ALLOW
 @search_path
 @full_traceback

@@ -8,26 +8,28 @@ import click
 
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
-    FLOATS,
     SuggestingChoice,
     WholeNumber,
     check_program_file,
     exit_on_error,
+    float_option,
     full_traceback,
+    program_argument,
     search_path,
+    seed_option,
 )
 
 FORMATS = SuggestingChoice(["table", "latex", "html", "json"])
 
 
 @click.command()
-@click.argument("program", metavar="FILE[:ENTRY]")
+@program_argument
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--wrt", help="Add a column of tangents for this parameter: `w` or `m.w`.")
 @click.option("--rows", type=WholeNumber(2), default=100, show_default=True, help="Maximum number of rows in a table.")
 @click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format.")
-@click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@seed_option
+@float_option
 @search_path
 @full_traceback
 def trace(

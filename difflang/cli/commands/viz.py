@@ -12,13 +12,16 @@ from difflang.base.diagnostics import printable
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
-    FLOATS,
     PassName,
     SuggestingChoice,
+    argument_types_option,
     check_program_file,
     exit_on_error,
+    float_option,
     full_traceback,
     parse_pairs,
+    program_argument,
+    program_words,
     search_path,
     write_file,
 )
@@ -28,12 +31,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
-program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 
 @click.command()
-@click.argument("program", metavar="FILE[:ENTRY]")
-@program_arguments
+@program_argument
+@program_words
 @click.option("--wrt", help="Also show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option(
     "--format",
@@ -53,14 +55,8 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @click.option(
     "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."
 )
-@click.option(
-    "--arg",
-    "argument_types",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
-)
-@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@argument_types_option
+@float_option
 @search_path
 @full_traceback
 def viz(
