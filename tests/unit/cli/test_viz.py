@@ -16,7 +16,7 @@ from difflang.cli import main
 from difflang.ir.graph import graphs_postorder
 from difflang.ir.text_parser import graph_from_text
 from difflang.tools.viz.diagram import MAX_EQUATIONS
-from difflang.tools.viz.graph_diff import shared_equations
+from difflang.tools.viz.visualize import shared_equations
 
 PROGRAM = """
 record Net[n, k] { w: f32[k, n], v: f32[k] }

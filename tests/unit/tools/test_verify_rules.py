@@ -20,7 +20,7 @@ from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver.check_and_run import check_program
-from difflang.tools import rule_cache, rule_faults, verify_rules
+from difflang.tools import rule_faults, verify_rules
 
 WRONG = """fn cube(x: f64) -> f64 = x * x * x
 rule cube(x) { (cube(x), linear |dx| -3.0 * x * x * dx) }
@@ -309,7 +309,7 @@ def test_another_compiler_verifies_again(monkeypatch: pytest.MonkeyPatch) -> Non
     done = counted(monkeypatch)
     right = "fn f(x: f64) -> f64 = x\nrule f(x) { (f(x), linear |dx| dx) }"
     assert reports(right) == () and done == ["f"]
-    monkeypatch.setattr(rule_cache, "compiler_stamp", lambda: "newer")
+    monkeypatch.setattr(verify_rules, "compiler_stamp", lambda: "newer")
     assert reports(right) == () and done == ["f"] * 2
 
 
