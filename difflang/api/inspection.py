@@ -26,8 +26,8 @@ from difflang.lower.lowering_pipeline import graph_at_stage
 from difflang.runtime.compile import compile_lowered, options_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
-from difflang.tools.cost_at_sizes import CostReport as Expenses
-from difflang.tools.cost_at_sizes import program_cost
+from difflang.tools.cost import CostReport as Expenses
+from difflang.tools.cost import program_cost
 from difflang.tools.export.export_function import DEFAULT_PLATFORMS, export_error, save_artifact
 from difflang.tools.memory_report import MemoryReport as Memory
 from difflang.tools.memory_report import graph_memory

@@ -234,7 +234,7 @@ class UnitCache:
 
     def check_nans(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Errors: DL0908 if an operation of this unit produces a result that is not finite."""
-        from difflang.gradcheck.nan_errors import check_finite
+        from difflang.gradcheck.nan_provenance import check_finite
         from difflang.lower.lowering_pipeline import finalize_graph
 
         assert unit.program is not None

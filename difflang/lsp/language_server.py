@@ -26,10 +26,10 @@ from pygls.uris import to_fs_path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
+from difflang.lsp.code_actions import formatting_edits
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.name_resolution import NameOccurrence
 from difflang.lsp.positions import ENCODING_LENGTHS, LengthFunction, PositionMap
-from difflang.lsp.quick_fixes import formatting_edits
 from difflang.lsp.workspace import Document, Workspace, document_range
 
 T = TypeVar("T")

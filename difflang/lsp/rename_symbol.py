@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difflang.base.source import Source
+from difflang.lsp.code_actions import apply_edits, diagnostic_key
 from difflang.lsp.incremental_parse import ParsedPart
 from difflang.lsp.name_resolution import (
     Definition,
@@ -19,7 +20,6 @@ from difflang.lsp.name_resolution import (
     occurrence_at,
     references,
 )
-from difflang.lsp.quick_fixes import apply_edits, diagnostic_key
 from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document, Workspace
 from difflang.syntax.lexer import tokenize

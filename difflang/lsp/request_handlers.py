@@ -13,11 +13,9 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.lsp import (
-    call_hierarchy,
+    code_actions,
     completion_items,
     hover_and_hints,
-    insert_derivative,
-    quick_fixes,
     rename_symbol,
     symbols_and_folding,
 )
@@ -214,7 +212,7 @@ async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceE
         raise JsonRpcInvalidParams(str(why)) from None
     except CheckCancelled:
         raise content_modified() from None
-    return lsp.WorkspaceEdit({d.uri: quick_fixes.text_edits(ls.places(d), found) for d, found in edits.items()})
+    return lsp.WorkspaceEdit({d.uri: code_actions.text_edits(ls.places(d), found) for d, found in edits.items()})
 
 
 # ---- Call hierarchy
@@ -226,7 +224,7 @@ async def prepare_calls(
 ) -> list[lsp.CallHierarchyItem] | None:
     await ls.wait_for_check(params.text_document.uri)
     document, offset, _ = request_position(ls, params)
-    goal = call_hierarchy.callable_at(occurrence_at(document, offset))
+    goal = symbols_and_folding.callable_at(occurrence_at(document, offset))
     if goal is None or goal.binding is None:
         return None
     return [call_item(ls, goal.document, goal.binding)]
@@ -239,7 +237,7 @@ async def incoming_calls(
     goal = resolve_call_item(ls, params.item)
     if goal is None:
         return []
-    found = await ls.aside(lambda: call_hierarchy.incoming_calls(goal, ls.documents_containing(params.item.name)))
+    found = await ls.aside(lambda: symbols_and_folding.incoming_calls(goal, ls.documents_containing(params.item.name)))
     return [
         lsp.CallHierarchyIncomingCall(call_item(ls, document, around), [ls.spot(f).range for f in places])
         for (document, around), places in found.items()
@@ -251,7 +249,7 @@ async def outgoing_calls(
     ls: DifflangServer, params: lsp.CallHierarchyOutgoingCallsParams
 ) -> list[lsp.CallHierarchyOutgoingCall]:
     goal = resolve_call_item(ls, params.item)
-    found = call_hierarchy.outgoing_calls(goal) if goal is not None else {}
+    found = symbols_and_folding.outgoing_calls(goal) if goal is not None else {}
     return [
         lsp.CallHierarchyOutgoingCall(call_item(ls, called.document, b), [ls.spot(f).range for f in places])
         for b, (called, places) in found.items()
@@ -265,7 +263,7 @@ def resolve_call_item(ls: DifflangServer, item: lsp.CallHierarchyItem) -> Defini
             offset = ls.places(document).offset(item.selection_range.start)
             found = occurrence_at(document, offset)
             if found is not None and found.name.name == item.name:
-                return call_hierarchy.callable_at(found)
+                return symbols_and_folding.callable_at(found)
     return None
 
 
@@ -290,7 +288,7 @@ def call_item(ls: DifflangServer, document: Document, binding: NameBinding | Non
 async def formatting(ls: DifflangServer, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
-    return quick_fixes.text_edits(places, await ls.format(document))
+    return code_actions.text_edits(places, await ls.format(document))
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(
@@ -305,13 +303,13 @@ async def code_action(ls: DifflangServer, params: lsp.CodeActionParams) -> list[
         spot = document_range(diagnostic.span) if diagnostic.span is not None else None
         return spot is not None and spot[0] is document and spot[1] <= end and start <= spot[2]
 
-    def work() -> list[quick_fixes.QuickFix]:
+    def work() -> list[code_actions.QuickFix]:
         analysis = document.analysis
         selected = [d for d in analysis.diagnostics() if touches(d)] if analysis is not None else []
-        return quick_fixes.verified_fixes(ls.files, document, selected, pause) if selected else []
+        return code_actions.verified_fixes(ls.files, document, selected, pause) if selected else []
 
     kinds = params.context.only
-    found: list[quick_fixes.QuickFix] = []
+    found: list[code_actions.QuickFix] = []
     if kinds is None or lsp.CodeActionKind.QuickFix in kinds:
         with contextlib.suppress(CheckCancelled):
             found = await ls.aside(work)
@@ -326,7 +324,7 @@ def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeA
     refactor = {lsp.CodeActionKind.Refactor, lsp.CodeActionKind.RefactorRewrite, lsp.CodeActionKind.Empty}
     if kinds is not None and refactor.isdisjoint(kinds):
         return []
-    b = insert_derivative.derivable_function(document, offset, within=kinds is not None)
+    b = code_actions.derivable_function(document, offset, within=kinds is not None)
     if b is None:
         return []
     title = f"insert the gradient of `{b.name}` below it"
@@ -340,21 +338,21 @@ async def derive(ls: DifflangServer, uri: str, name: str) -> None:
     document = ls.document(uri)
     before, pause = document.text, ls.cancellation_check()
     try:
-        written = await insert_derivative.run_derive(document, name, ls.files.paths)
+        written = await code_actions.run_derive(document, name, ls.files.paths)
         if document.text != before:
-            raise insert_derivative.DeriveRefused(TEXT_CHANGED)
-        at, text = await ls.aside(lambda: insert_derivative.derivative_edit(ls.files, document, name, written, pause))
-    except (insert_derivative.DeriveRefused, CheckCancelled) as why:
+            raise code_actions.DeriveRefused(TEXT_CHANGED)
+        at, text = await ls.aside(lambda: code_actions.derivative_edit(ls.files, document, name, written, pause))
+    except (code_actions.DeriveRefused, CheckCancelled) as why:
         ls.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Error, f"difflang: {str(why) or TEXT_CHANGED}"))
         return
-    edit = lsp.WorkspaceEdit({document.uri: quick_fixes.text_edits(ls.places(document), [(at, at, text)])})
+    edit = lsp.WorkspaceEdit({document.uri: code_actions.text_edits(ls.places(document), [(at, at, text)])})
     ls.workspace_apply_edit(lsp.ApplyWorkspaceEditParams(edit, f"the gradient of {name}"))
 
 
 def quick_fix_action(
-    ls: DifflangServer, document: Document, places: PositionMap, fix: quick_fixes.QuickFix
+    ls: DifflangServer, document: Document, places: PositionMap, fix: code_actions.QuickFix
 ) -> lsp.CodeAction:
-    edit = lsp.WorkspaceEdit({document.uri: quick_fixes.text_edits(places, fix.edits)})
+    edit = lsp.WorkspaceEdit({document.uri: code_actions.text_edits(places, fix.edits)})
     report = ls.lsp_diagnostic(document, places, fix.diagnostic)
     return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=fix.sure, edit=edit)
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from difflang.base.diagnostics import DifflangError
 from difflang.cli import main
 from difflang.gradcheck import nan_provenance
-from difflang.gradcheck.nan_errors import check_finite
+from difflang.gradcheck.nan_provenance import check_finite
 from difflang.ir.text_parser import graph_from_text
 
 HEAD = "float f64\n"

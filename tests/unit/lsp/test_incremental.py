@@ -11,7 +11,7 @@ import pytest
 from difflang.base.diagnostics import Diagnostic, to_json
 from difflang.base.source import Source
 from difflang.driver import check_and_run
-from difflang.lsp import completion_items, hover_and_hints, quick_fixes, symbols_and_folding
+from difflang.lsp import code_actions, completion_items, hover_and_hints, symbols_and_folding
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.incremental_parse import split_into_parts
 from difflang.lsp.name_resolution import definition_of, occurrence_at, references
@@ -260,7 +260,7 @@ def ask_everything(document: Document, places: PositionMap, offset: int) -> None
     symbols_and_folding.document_symbols(document, places)
     list(symbols_and_folding.folding_ranges(document))
     assert len(encode_tokens(document, places)) % 5 == 0
-    quick_fixes.formatting_edits(places.source, nothing)
+    code_actions.formatting_edits(places.source, nothing)
 
 
 def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:

@@ -13,11 +13,11 @@ from pygls.exceptions import JsonRpcException
 
 from difflang.base.source import Source
 from difflang.lsp import completion_items, hover_and_hints, language_server, rename_symbol
+from difflang.lsp.code_actions import apply_edits
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.language_server import DifflangServer
 from difflang.lsp.name_resolution import occurrence_at
 from difflang.lsp.positions import PositionMap, utf16_length
-from difflang.lsp.quick_fixes import apply_edits
 from difflang.lsp.request_handlers import formatting, rename
 from difflang.lsp.workspace import Document, Workspace
 
