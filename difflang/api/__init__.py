@@ -16,10 +16,9 @@ from difflang.api.option_values import class_with_article
 from difflang.api.record_classes import RecordClasses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
-from difflang.base.errors import classify_errors
+from difflang.base.errors import Unpicklable, classify_errors
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
-from difflang.base.unpicklable import Unpicklable
 from difflang.driver import check_and_run
 from difflang.driver.python_warnings import issue_warning
 from difflang.syntax import tree

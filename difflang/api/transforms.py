@@ -10,8 +10,7 @@ from difflang.api.option_values import class_with_article, parse_jet_order, pars
 from difflang.api.signature import Signature
 from difflang.api.vmap_axes import InAxes, parse_in_axes, parse_out_axes
 from difflang.base.error_codes import nearest_word
-from difflang.base.errors import classify_errors
-from difflang.base.unpicklable import Unpicklable
+from difflang.base.errors import Unpicklable, classify_errors
 from difflang.driver.type_specs import MOST
 from difflang.types.function_code import DerivativeCode, VmapCode, Wrt
 from difflang.types.language_types import ClosureType

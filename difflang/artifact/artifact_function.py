@@ -11,8 +11,7 @@ from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, G
 from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
-from difflang.base.errors import classify_errors
-from difflang.base.unpicklable import Unpicklable
+from difflang.base.errors import Unpicklable, classify_errors
 from difflang.driver.python_parameters import UnquotedText, parameter_kind
 from difflang.driver.python_warnings import issue_warning
 from difflang.runtime import pytrees

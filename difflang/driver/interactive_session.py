@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.session_interrupts import atomic
+from difflang.base.process_termination import atomic
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.context import AlreadyReported, Session

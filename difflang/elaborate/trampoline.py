@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from difflang.base.session_interrupts import atomic
+from difflang.base.process_termination import atomic
 
 # A sum of 100,000 terms is a tree 100,000 deep, far past Python's own stack.
 ResultT = TypeVar("ResultT")

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.session_interrupts import atomic
+from difflang.base.process_termination import atomic
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.patterns.sum_types import widen_to_type

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import field
 
-from difflang.base.session_interrupts import allow_interrupts
+from difflang.base.process_termination import allow_interrupts
 from difflang.cli.repl.meta_commands import run_command
 from difflang.cli.repl.session import CompilerLoader, ReplSession
 from difflang.syntax.repl_input import is_command, split_inputs

@@ -20,7 +20,7 @@ from difflang.base.error_codes import nearest_word, nearest_words
 from difflang.base.package_data import stdlib_module_of_name, stdlib_modules
 from difflang.base.source import Source, Span
 from difflang.base.source_files import os_error_reason, read_source
-from difflang.cli.commands.explain import code_page, list_codes
+from difflang.cli.commands.about_difflang import code_page, list_codes
 from difflang.cli.repl.session import ReplSession
 
 # How long, and how often at most, `:time` measures.

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from difflang.base.crash_report import report_crash
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
-from difflang.base.session_interrupts import allow_interrupts
+from difflang.base.process_termination import allow_interrupts
 from difflang.syntax.repl_input import is_command, split_inputs, strip_prompts
 from difflang.tools.completion_candidates import CompletionNames
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from difflang.base import session_interrupts
+from difflang.base import process_termination
 from difflang.driver.check_and_run import file_access
 from difflang.driver.interactive_session import InteractiveSession
 from difflang.execution.engine import Engine
@@ -46,7 +46,7 @@ def test_a_session_is_interrupted_once_a_module_is_whole(
     monkeypatch.syspath_prepend(tmp_path)
     try:
         begun = time.monotonic()
-        with pytest.raises(KeyboardInterrupt), session_interrupts.allow_interrupts():
+        with pytest.raises(KeyboardInterrupt), process_termination.allow_interrupts():
             import heavy  # pyright: ignore[reportMissingImports]
 
             time.sleep(10)
@@ -59,7 +59,7 @@ def test_a_session_is_interrupted_once_a_module_is_whole(
 def test_who_ignores_interrupts_goes_on_doing_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with session_interrupts.allow_interrupts():
+        with process_termination.allow_interrupts():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -74,7 +74,7 @@ def test_what_python_forgets_comes_again(heard: None) -> None:
             signal.raise_signal(signal.SIGINT)
 
     hook, begun = sys.unraisablehook, time.monotonic()
-    with pytest.raises(KeyboardInterrupt), session_interrupts.allow_interrupts():
+    with pytest.raises(KeyboardInterrupt), process_termination.allow_interrupts():
         Collected()
         time.sleep(10)
     assert time.monotonic() - begun < 5 and sys.unraisablehook is hook
@@ -83,14 +83,14 @@ def test_what_python_forgets_comes_again(heard: None) -> None:
 def test_what_comes_too_late_is_no_matter_of_what_follows(heard: None) -> None:
     """An input that is pasted after another one was not meant."""
 
-    @session_interrupts.atomic
+    @process_termination.atomic
     def whole() -> None:
         signal.raise_signal(signal.SIGINT)
 
-    with session_interrupts.allow_interrupts():
+    with process_termination.allow_interrupts():
         whole()
-    with session_interrupts.allow_interrupts():
-        time.sleep(3 * session_interrupts.RETRY_SECONDS)
+    with process_termination.allow_interrupts():
+        time.sleep(3 * process_termination.RETRY_SECONDS)
 
 
 SESSION = (
@@ -123,7 +123,7 @@ class Interrupting:
         self.left -= 1
         if self.left <= 0:
             self.done = True
-            session_interrupts.handle_sigint(signal.SIGINT, frame)
+            process_termination.handle_sigint(signal.SIGINT, frame)
 
 
 def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, heard: None) -> None:
@@ -133,7 +133,7 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
         session.run_input(text)
 
     def feed(seen: Interrupting) -> None:
-        with session_interrupts.allow_interrupts():
+        with process_termination.allow_interrupts():
             sys.setprofile(seen)
             try:
                 session.run_input("outer()")
@@ -147,7 +147,7 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
     for step in range(1, steps, steps // 150):
         pressed = Interrupting(step)
         monkeypatch.setattr(
-            session_interrupts, "retry_interrupt", lambda pressed=pressed: setattr(pressed, "done", False)
+            process_termination, "retry_interrupt", lambda pressed=pressed: setattr(pressed, "done", False)
         )
         try:
             feed(pressed)

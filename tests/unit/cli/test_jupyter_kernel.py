@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.cli.commands import kernel
+from difflang.cli.commands import servers
 from difflang.cli.repl.cell_session import cell_inputs
 
 Outputs = list[tuple[str, dict[str, Any]]]
@@ -116,14 +116,14 @@ def test_a_cell_is_one_input_unless_it_has_commands() -> None:
 
 
 def test_without_its_package_it_says_how_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "find_spec", lambda name: None)
+    monkeypatch.setattr(servers, "find_spec", lambda name: None)
     for words in (["kernel"], ["kernel", "install"]):
         told = CliRunner().invoke(main, words)
         assert told.exit_code == 2 and "pip install 'difflang[kernel]'" in told.output
 
 
 def test_jupyter_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "find_spec", lambda name: object())
+    monkeypatch.setattr(servers, "find_spec", lambda name: object())
     told = CliRunner().invoke(main, ["kernel"])
     assert told.exit_code == 2 and "difflang kernel install" in told.output
     told = CliRunner().invoke(main, ["kernel", "-f", "nowhere.json"])

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.cli.commands import doctor
+from difflang.cli.commands import about_difflang
 from difflang.host.optional_packages import EXTRAS
 
 
@@ -79,7 +79,7 @@ def test_what_the_doctor_calls_installed_can_be_imported() -> None:
 
 
 def test_the_doctor_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PACKAGES", ("jax", "no-such-package"))
+    monkeypatch.setattr(about_difflang, "PACKAGES", ("jax", "no-such-package"))
     result = call("doctor")
     assert result.exit_code == 1
     assert "! no-such-package" in result.stdout

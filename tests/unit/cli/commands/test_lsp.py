@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.cli.commands.lsp import EDITORS
+from difflang.cli.commands.servers import EDITORS
 
 ROOT = Path(__file__).resolve().parents[4]
 
