@@ -10,7 +10,7 @@ from difflang.artifact import graph_derivatives, jacobians
 from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, GraphFunction, refuse_broken_graph
 from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.errors import Unpicklable, classify_errors
 from difflang.driver.python_parameters import UnquotedText, parameter_kind
 from difflang.driver.python_warnings import issue_warning
@@ -103,8 +103,7 @@ class ArtifactFunction(Unpicklable):
         named = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
-                near = nearest_word(name, names)
-                raise self._argument_error(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
+                raise self._argument_error(f"has no parameter `{name}`", suggestion(name, names, ""))
             if name in named:
                 raise self._argument_error(f"got `{name}` twice")
             named[name] = value

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from difflang.ad.linear_maps import linearize_function, transpose_map
 from difflang.artifact.artifact_graph import GraphFunction
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.source import NO_SPAN
 from difflang.driver.python_parameters import tangent_name
 from difflang.ir.builder import Builder
@@ -69,8 +69,7 @@ def wrt_target(body: GraphFunction, requested: Any) -> WrtTarget:
     if isinstance(first, int) and not isinstance(first, bool) and -len(names) <= first < len(names):
         first = names[first]
     if first not in names:
-        near = nearest_word(first, names) if isinstance(first, str) else None
-        way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
+        way = suggestion(first if isinstance(first, str) else "", names)
         raise artifact_error(body, "DL0403", f"`{body.name}` has no parameter {first!r:.40}", way)
     at = names.index(first)
     start, layout = sum([leaf_count(p.layout) for p in body.params[:at]]), body.params[at].layout

@@ -251,6 +251,14 @@ def nearest_word(word: str, candidates: Iterable[str]) -> str | None:
     return known[i] if close else None
 
 
+def suggestion(word: str, candidates: Iterable[str], otherwise: str | None = None) -> str:
+    """A help that names the nearest candidate. If none is close, `otherwise`; without it, the candidates."""
+    known = list(candidates)
+    if near := nearest_word(word, known):
+        return f"did you mean `{near}`?"
+    return f"it has {', '.join(known) or 'none'}" if otherwise is None else otherwise
+
+
 def collapse_repeats(word: str) -> str:
     """The word without repeated letters, as from a key held too long."""
     return "".join(letter for letter, _ in groupby(word))

@@ -68,6 +68,14 @@ def write_error(name: str, error: OSError) -> DifflangError:
     return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {os_error_reason(error)}"))
 
 
+def write_or_report(path: Path, data: bytes, name: str = "") -> None:
+    """Write a whole file atomically; reports call it `name`. Errors: DL0710, with an old file unchanged."""
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise write_error(name or str(path), error) from None
+
+
 def os_error_reason(error: OSError) -> str:
     return (error.strerror or "it cannot be written").lower()
 

@@ -15,7 +15,7 @@ import numpy as np
 from difflang.api.option_values import class_with_article
 from difflang.base.errors import classify_errors
 from difflang.base.source import NO_SPAN
-from difflang.base.source_files import read_error, write_atomically, write_error
+from difflang.base.source_files import read_error, write_or_report
 from difflang.bridge.nested import named_leaves
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, FORMAT_WRITERS, StoredArrays
 from difflang.host.data.array_headers import abstract_array
@@ -37,10 +37,7 @@ def save(path: str | Path, tree: Any) -> None:
     with classify_errors():
         place, format = Path(path), archive_format(path)
         data = FORMAT_WRITERS[format](flatten_to_arrays(tree), NO_SPAN)
-        try:
-            write_atomically(place, data)
-        except OSError as error:
-            raise write_error(str(path), error) from None
+        write_or_report(place, data, str(path))
 
 
 def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:

@@ -15,7 +15,7 @@ from flax import nnx as flax_nnx
 from flax.core import unfreeze
 
 from difflang.api.function import Function
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_error
 from difflang.base.wording import count_of
 from difflang.bridge.nested import TreeShape, is_differentiable, to_nested_dict, tree_shape
@@ -186,9 +186,7 @@ def check_parameters(f: Function, *parameters: str) -> None:
     names = f.signature.names
     for name in filter(None, parameters):
         if name not in names:
-            near = nearest_word(name, names)
-            help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-            raise usage_error(f"`{f.__name__}` has no parameter `{name}`", help)
+            raise usage_error(f"`{f.__name__}` has no parameter `{name}`", suggestion(name, names))
 
 
 def usage_error(message: str, help: str) -> Exception:

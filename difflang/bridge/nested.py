@@ -10,7 +10,7 @@ import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from msgspec import Struct
 
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
 from difflang.host.data.array_files import UNNAMED
 from difflang.types.type_errors import make_error
@@ -93,9 +93,8 @@ def path_mask(tree: Any, patterns: tuple[str, ...]) -> Any:
     for pattern in patterns:
         # A pattern without a match is a typing error, which would silently train nothing.
         if not any(matches_pattern(path, pattern) for path in paths):
-            near = nearest_word(pattern, paths)
-            help = f"did you mean `{near}`?" if near else f"there are {', '.join(paths) or 'none'}"
-            raise make_error("DL1207", f"no parameter matches `{pattern}`", help=help)
+            way = suggestion(pattern, paths, f"there are {', '.join(paths) or 'none'}")
+            raise make_error("DL1207", f"no parameter matches `{pattern}`", help=way)
     truths = [any(matches_pattern(path, pattern) for pattern in patterns) for path in paths]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), truths)
 

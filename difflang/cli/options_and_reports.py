@@ -237,16 +237,6 @@ def print_fixable_count(found: Sequence[Diagnostic]) -> None:
         click.echo(f"\n`difflang check --fix` can fix {count}", err=True)
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a file atomically. Errors: DL0710."""
-    from difflang.base.source_files import write_atomically, write_error
-
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise write_error(str(path), error) from None
-
-
 def parse_pairs(arguments: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     """Split each `NAME=...` in two."""
     pairs = [t.partition("=") for t in arguments]

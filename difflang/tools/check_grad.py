@@ -28,7 +28,7 @@ from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.tools import random_arguments
-from difflang.tools.emit import parse_wrt, select_functions
+from difflang.tools.emit import parse_wrt, refuse_host_function, select_functions
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.module_scope import GlobalName, ModuleScope
@@ -98,22 +98,16 @@ def check_grad(checked: CheckedProgram, path: Path | None, decl: tree.Fn, option
     Errors: DL1210 if arguments cannot be drawn, DL0401 if there is nothing to differentiate, DL09 if the function fails
     for all drawn arguments.
     """
-    refuse_host_function(decl)
+    refuse_host_function(decl, "it has no derivative")
     captured = load_values(checked, path, Engine("interpret"), options.words)
     return check_grad_with_globals(checked, decl, options, captured.leaves)
-
-
-def refuse_host_function(decl: tree.Fn) -> None:
-    """Errors: DL0322."""
-    if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
 
 
 def check_grad_with_globals(
     checked: CheckedProgram, decl: tree.Fn, options: CheckGradOptions, leaves: Callable[[GlobalName], Sequence[Any]]
 ) -> GradcheckReport:
     """Check the gradient of a function, given the values of its file. Errors: as `check_grad`."""
-    refuse_host_function(decl)
+    refuse_host_function(decl, "it has no derivative")
     session = Session()
     entry, arguments = elaborate_first_choice(session, checked, decl, options.argument_specs)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]

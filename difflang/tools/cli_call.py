@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram, check_block
 from difflang.execution.engine import Engine
@@ -91,18 +91,16 @@ class CliCall(Struct, frozen=True):
         names = [p.name for p in decl.params]
         for name in self.arguments:
             if name not in names:
-                near = nearest_word(name, names)
-                way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-                raise make_error("DL1207", f"`{decl.name}` has no parameter `{name}`", (decl.name_span, ""), help=way)
+                message = f"`{decl.name}` has no parameter `{name}`"
+                raise make_error("DL1207", message, (decl.name_span, ""), help=suggestion(name, names))
 
 
 def find_function(module: ModuleScope, name: str) -> tree.Fn:
     """Errors: DL0201."""
     if name in module.fns:
         return module.fns[name]
-    near = nearest_word(name, module.fns)
-    help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.fns) or 'none'}"
-    raise make_error("DL0201", f"there is no function `{name}` in {module.source.name}", help=help)
+    message = f"there is no function `{name}` in {module.source.name}"
+    raise make_error("DL0201", message, help=suggestion(name, module.fns))
 
 
 def missing_parameter_error(module: ModuleScope, decl: tree.Fn, param: tree.Param) -> DifflangError:
@@ -228,8 +226,7 @@ def stored_type_text(
     if isinstance(found, np.ndarray):
         return array_type_text(found)
     if member is not None and holds:
-        near = nearest_word(member, holds)
-        way = f"did you mean `{near}`?" if near else f"it has {', '.join(list(holds)[:12])}"
+        way = suggestion(member, holds, f"it has {', '.join(list(holds)[:12])}")
         raise make_error("DL0706", f"the file has no array `{member}`", (param.span, ""), help=way)
     if suffix == ".csv":
         return f"{module.default_float}[rows, columns]"
@@ -258,16 +255,11 @@ def split_arguments(
         if name not in names and name in module.arguments:
             words.append(f"--{name}={text}")
         elif entry is None:
-            raise unknown_argument_error(module, name)
+            way = suggestion(name, module.arguments, program_args.declared_text([*module.arguments]))
+            raise make_error("DL1220", f"the program has no argument `{name}`", help=way)
         else:
             given[name] = text
     return given, words
-
-
-def unknown_argument_error(module: ModuleScope, name: str) -> DifflangError:
-    near = nearest_word(name, module.arguments)
-    help = f"did you mean `{near}`?" if near else program_args.declared_text([*module.arguments])
-    return DifflangError(Diagnostic("DL1220", f"the program has no argument `{name}`", (), (help,)))
 
 
 def run_call(

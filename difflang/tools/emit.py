@@ -10,10 +10,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.source import Span
 from difflang.driver.check_and_run import CheckedProgram, load_values
-from difflang.driver.elaborate_call import elaborate_call
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.driver.type_specs import declared_arguments, signature_names
 from difflang.elaborate.context import Session
 from difflang.elaborate.derivatives.wrt import fields_named
@@ -61,9 +61,8 @@ def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn
     if entry is None:
         return list(fns.values())
     if entry not in fns:
-        near = nearest_word(entry, fns)
-        raise make_error("DL0201", f"there is no function `{entry}` in {checked.module.source.name}",
-                      help=f"did you mean `{near}`?" if near else f"it has {', '.join(fns) or 'none'}")  # fmt: skip
+        message = f"there is no function `{entry}` in {checked.module.source.name}"
+        raise make_error("DL0201", message, help=suggestion(entry, fns))
     return [fns[entry]]
 
 
@@ -82,6 +81,12 @@ def single_function(checked: CheckedProgram, entry: str | None, command: str) ->
     )
 
 
+def refuse_host_function(decl: tree.Fn, why: str = "it is not compiled") -> None:
+    """Errors: DL0322."""
+    if decl.host:
+        raise make_error("DL0322", f"`{decl.name}` is a host function: {why}", (decl.name_span, ""))
+
+
 # ---- Graphs
 
 
@@ -95,9 +100,7 @@ def emit_graphs(
     for decl in decls:
         if decl.host:
             if request.entry is not None:
-                raise make_error(
-                    "DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, "")
-                )
+                refuse_host_function(decl)
             continue
         try:
             here = signature_names(decl) if request.entry is None else everywhere
@@ -119,11 +122,18 @@ def emit_graphs(
 def function_graph(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
     arguments = declared_arguments(checked.module, decl, request.argument_specs)
-    type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
-    if request.wrt is not None:
-        places = tuple([parse_wrt(decl, wrt, checked.module) for wrt in request.wrt.split(",")])
+    return elaborate_function(Session(), checked.module, decl, request.wrt, arguments).graph
+
+
+def elaborate_function(
+    session: Session, module: ModuleScope, decl: tree.Fn, wrt: str | None, arguments: Sequence[CallArgument]
+) -> ElaboratedCall:
+    """Elaborate a function, or its gradient in some parameters, `w` or `w,m.v`. Errors: DL0403, DL04."""
+    type, name = ClosureType(FnCode(decl, module), ()), decl.name
+    if wrt is not None:
+        places = tuple([parse_wrt(decl, each, module) for each in wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
-    return elaborate_call(Session(), checked.module, name, type, arguments).graph
+    return elaborate_call(session, module, name, type, arguments)
 
 
 def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
@@ -133,9 +143,8 @@ def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
     if first.isdecimal() and int(first) < len(names):
         return (int(first), *path)
     if first not in names:
-        inside, near = fields_named(decl, first, module), nearest_word(first, names)
-        way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-        way = f"for the field of that name, write {inside}" if inside else way
+        inside = fields_named(decl, first, module)
+        way = f"for the field of that name, write {inside}" if inside else suggestion(first, names)
         raise make_error("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""), help=way)
     return (first, *path)
 

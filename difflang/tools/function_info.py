@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.type_specs import function_size_names
 from difflang.execution.engine import Engine
@@ -107,9 +107,8 @@ def describe_functions(
     known = dict.fromkeys([n for decl in decls for n in function_size_names(checked.module, decl)])
     for name in sizes:
         if name not in known:
-            near = nearest_word(name, known)
-            help = f"did you mean `{near}`?" if near else f"it has {', '.join(known) or 'none'}"
-            raise make_error("DL1207", f"no function of {checked.module.source.name} has a size `{name}`", help=help)
+            message = f"no function of {checked.module.source.name} has a size `{name}`"
+            raise make_error("DL1207", message, help=suggestion(name, known))
     return [describe_function(checked, decl, sizes) for decl in decls]
 
 

@@ -21,7 +21,7 @@ from difflang.plan.budget_errors import source_lines
 from difflang.plan.budget_search import MemoryPlan, memory_limit, plan_memory
 from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
 from difflang.syntax import tree
-from difflang.tools.emit import EmitRequest, function_graph, single_function
+from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ def report_memory(
 
 def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:
     """The memory of a function, given the values of its file. Errors: as `report_memory`."""
-    if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
+    refuse_host_function(decl)
     graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs, options.wrt))
     what = f"the gradient of `{decl.name}` with respect to `{options.wrt}`" if options.wrt else f"`{decl.name}`"
     return graph_memory(graph, what, options.budget, compiled=options.compiled)

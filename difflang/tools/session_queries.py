@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.driver.interactive_session import InteractiveSession
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
@@ -157,10 +157,9 @@ def parse_function_call(session: InteractiveSession, text: str) -> tuple[tree.Fn
     """Parse `f x=f32[3]` into the function and its argument types. Errors: DL0201."""
     name, specs = split_argument_specs(text)
     if name not in session.module.fns:
-        near = nearest_word(name, session.module.fns)
         known = ", ".join(session.module.fns)
         listed = f"there are {known}" if known else "no function has been declared yet"
-        way = f"did you mean `{near}`?" if near else listed
+        way = suggestion(name, session.module.fns, listed)
         raise make_error("DL0201", f"there is no function `{name}` in this session", help=way)
     return session.module.fns[name], specs
 

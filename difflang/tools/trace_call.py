@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.check_and_run import CheckedProgram, load_values
@@ -33,8 +33,8 @@ from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.tools.check_grad import matches_wrt, refuse_host_function
-from difflang.tools.emit import parse_wrt, single_function
+from difflang.tools.check_grad import matches_wrt
+from difflang.tools.emit import parse_wrt, refuse_host_function, single_function
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, SumType
 from difflang.types.module_scope import GlobalName, ModuleScope
@@ -61,7 +61,7 @@ def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None
     Errors: DL0201 for an unknown entry; DL1207 and DL1210 for invalid values; DL09 if it fails.
     """
     decl = single_function(checked, entry, "trace")
-    refuse_host_function(decl)
+    refuse_host_function(decl, "it has no derivative")
     captured = load_values(checked, path, Engine("interpret"), options.words)
     return trace_declaration(checked, decl, options, captured.leaves)
 
@@ -193,9 +193,8 @@ def refuse_unknown_names(decl: tree.Fn, values: Mapping[str, Any], taken: set[st
     """Errors: DL1207."""
     for name in values:
         if name not in taken:
-            near = nearest_word(name, sorted(taken))
-            raise make_error("DL1207", f"`{decl.name}` has no parameter `{name}`",
-                          help=f"did you mean `{near}`?" if near else f"it has {', '.join(sorted(taken))}")  # fmt: skip
+            way = suggestion(name, sorted(taken))
+            raise make_error("DL1207", f"`{decl.name}` has no parameter `{name}`", help=way)
 
 
 def to_param_array(hint: str, type: Any, values: Mapping[str, Any]) -> Any:

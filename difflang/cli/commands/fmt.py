@@ -12,7 +12,7 @@ import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.base.source_files import write_atomically, write_error
+from difflang.base.source_files import write_or_report
 from difflang.cli.options_and_reports import load_source, print_diagnostics, program_paths
 
 
@@ -72,15 +72,15 @@ def require_programs(files: Sequence[str]) -> list[str]:
     return found
 
 
-def program_files(files: tuple[str, ...]) -> Iterator[str]:
-    """The named programs; for a folder all programs below it, except hidden ones."""
+def program_files(files: Sequence[str]) -> Iterator[str]:
+    """The named programs; for a folder all programs below it in the order of names, except hidden ones."""
     for file in files:
         folder = Path(file)
         if file == "-" or not os.path.isdir(folder):
             yield file
             continue
         for path in sorted(folder.rglob("*.dfl")):
-            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
                 yield str(path)
 
 
@@ -92,10 +92,7 @@ def file_text(source: Source, path: Path | None) -> str:
 def write_formatted(file: str, path: Path | None, text: str, only_check: bool) -> None:
     """List a file that changes, and write it. Errors: DL0710."""
     if path is not None and not only_check:
-        try:
-            write_atomically(path, text.encode())
-        except OSError as error:
-            raise write_error(file, error) from None
+        write_or_report(path, text.encode(), file)
     click.echo(file)
 
 

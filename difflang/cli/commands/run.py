@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic
+from difflang.base.source_files import write_or_report
 from difflang.cli.diagnostic_formats import json_text
-from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry, write_file
+from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry
 
 if TYPE_CHECKING:
     from difflang.execution.engine import Engine
@@ -95,4 +96,4 @@ def profile_run(show: bool, out: Path | None) -> Generator[LineProfile | None, N
         if show:
             click.echo(f"\n{clock}", err=True)
         if out is not None:
-            write_file(out, json_text(clock.to_json()) + "\n")
+            write_or_report(out, (json_text(clock.to_json()) + "\n").encode())

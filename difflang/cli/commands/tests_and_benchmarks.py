@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
+from difflang.cli.commands.fmt import program_files
 from difflang.cli.diagnostic_formats import Finding, diagnostic_finding, format_findings, output_format
 from difflang.cli.options_and_reports import (
     ENGINES,
@@ -98,7 +99,7 @@ def test(
     options = run_options(engine, device, seed, default_float, allow, folders)
     # Including the time to check the files.
     began = time.perf_counter()
-    suites = [open_suite(file, options) for file in find_programs(paths or (".",))]
+    suites = [open_suite(file, options) for file in dict.fromkeys(program_files(paths or (".",)))]
     numbers = [[n for n, case in enumerate(s.cases) if is_selected(case, words)] for s in suites]
     if not any(numbers):
         exit_nothing_to_run(
@@ -296,7 +297,7 @@ def bench(
 
     earlier = read_baseline(compare) if compare is not None else {}
     options = run_options(engine, device, seed, default_float, allow, folders)
-    files = load_benchmarks(find_programs(paths or (".",)), options)
+    files = load_benchmarks(list(dict.fromkeys(program_files(paths or (".",)))), options)
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.bench_items)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
@@ -368,17 +369,3 @@ def read_baseline(path: Path) -> dict[tuple[str, str], Timing]:
         raise click.BadParameter(
             f"'{path}' was not written by `difflang bench --json`", param_hint="--compare"
         ) from None
-
-
-def find_programs(paths: Iterable[str]) -> list[str]:
-    """The files for these paths, each once; folders in the order of names, without hidden files."""
-    found: dict[str, None] = {}
-    for path in paths:
-        found.update(dict.fromkeys(programs_in_folder(Path(path)) if os.path.isdir(path) else (path,)))
-    return list(found)
-
-
-def programs_in_folder(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.rglob("*.dfl")):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield str(path)

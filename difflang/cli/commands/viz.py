@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.diagnostics import printable
+from difflang.base.source_files import write_or_report
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
@@ -23,7 +24,6 @@ from difflang.cli.options_and_reports import (
     program_argument,
     program_words,
     search_path,
-    write_file,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def viz(
         if out is None:
             click.echo(text, nl=False)
         else:
-            write_file(out, text)
+            write_or_report(out, text.encode())
 
 
 def format_from_suffix(out: Path | None) -> str:

@@ -16,11 +16,12 @@ import click
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.error_codes import nearest_word, nearest_words
+from difflang.base.error_codes import nearest_words, suggestion
 from difflang.base.package_data import stdlib_module_of_name, stdlib_modules
 from difflang.base.source import Source, Span
 from difflang.base.source_files import os_error_reason, read_source
 from difflang.cli.commands.about_difflang import code_page, list_codes
+from difflang.cli.commands.tests_and_benchmarks import format_seconds
 from difflang.cli.repl.session import ReplSession
 
 # How long, and how often at most, `:time` measures.
@@ -64,10 +65,8 @@ def run_command(repl: ReplSession, text: str) -> bool:
     name, _, rest = text.partition(" ")
     found = COMMANDS.get(name)
     if found is None:
-        near = nearest_word(name, COMMANDS)
-        raise command_error(
-            text, f"there is no command `{name}`", f"did you mean `{near}`?" if near else "`:help` lists them"
-        )
+        way = suggestion(name, COMMANDS, "`:help` lists them")
+        raise command_error(text, f"there is no command `{name}`", way)
     if found.requires_argument and not rest.strip():
         raise command_error(text, f"usage of `{name}`: `{found.usage}`")
     return found.action(repl, rest.strip()) is not False
@@ -190,14 +189,7 @@ def time_expression(repl: ReplSession, text: str) -> None:
         call()
         times.append(time.perf_counter() - start)
     then = statistics.median(times[1:])
-    repl.print_text(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
-
-
-def format_duration(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+    repl.print_text(f"first {format_seconds(times[0])}, then {format_seconds(then)} (median of {len(times) - 1})")
 
 
 @register(":g FUNCTION", "show the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")

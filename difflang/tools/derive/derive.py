@@ -31,7 +31,7 @@ from difflang.syntax.parse import parse
 from difflang.tools.derive.opaque_parameters import bind_function_params, refuse_sums, variant_choices
 from difflang.tools.derive.render_derivative import DerivativeText, render_program
 from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph, value_and_pullback
-from difflang.tools.emit import parse_wrt, single_function
+from difflang.tools.emit import parse_wrt, refuse_host_function, single_function
 from difflang.types.function_code import FnCode, Wrt
 from difflang.types.language_types import (
     KEY,
@@ -112,8 +112,7 @@ def partial_text(decl: tree.Fn, result_name: str, *, latex: bool) -> str:
 
 def derive_function(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, warn: Warn = ignore_warning) -> str:
     """The derivative of a function, given the values of its file. Errors: as `derive`."""
-    if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+    refuse_host_function(decl, "it has no derivative")
     request = DerivativeRequest(checked, decl, options)
     with report_unsupported(request):
         cases = request.variant_cases()
@@ -144,16 +143,18 @@ def render_derivative(request: DerivativeRequest, warn: Warn) -> DerivativeText:
         return rendered(unexpanded=True)
 
 
+def may_depend_on_sizes(error: Exception) -> bool:
+    """Whether symbolic sizes may have caused an error."""
+    return not isinstance(error, DifflangError) or {d.code for d in error.diagnostics} <= OPEN_SIZE_CODES
+
+
 @contextmanager
 def report_unsupported(request: DerivativeRequest) -> Generator[None, None, None]:
     """Report what has no source form, or depends on symbolic sizes, as a diagnostic. Errors: DL0802."""
     try:
         yield
     except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
-        wrong = (
-            {d.code for d in error.diagnostics} - OPEN_SIZE_CODES if isinstance(error, DifflangError) else set[str]()
-        )
-        if not request.open_sizes or wrong:
+        if not request.open_sizes or not may_depend_on_sizes(error):
             raise (relocate_to_user(error, request.decl) if isinstance(error, DifflangError) else error) from None
         what = str(error) if isinstance(error, UnknownSize) else ""
         raise size_dependent_error(request.decl, request.open_sizes, what) from None

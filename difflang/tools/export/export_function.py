@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from difflang.base.check_sites import CheckSite
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import suggestion
 from difflang.base.source import NO_SPAN, Source, Span
-from difflang.base.source_files import write_atomically as write_file
-from difflang.base.source_files import write_error
+from difflang.base.source_files import write_or_report
 from difflang.driver.check_and_run import CheckedProgram, load_values
-from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.check_failures import with_check_number
@@ -34,11 +33,9 @@ from difflang.runtime.value_layouts import (
     UnionLayout,
     ValueLayout,
 )
-from difflang.tools.emit import parse_wrt, single_function
+from difflang.tools.emit import elaborate_function, refuse_host_function, single_function
 from difflang.tools.export.artifact_contents import ArtifactContents, ArtifactParam, to_bytes
 from difflang.tools.export.artifact_file import PLATFORMS as KNOWN
-from difflang.types.function_code import DerivativeCode, FnCode
-from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import make_error
 
 DEFAULT_PLATFORMS = ("cpu", "cuda", "tpu")
@@ -134,9 +131,8 @@ def add_stablehlo(contents: ArtifactContents, platforms: Sequence[str]) -> Artif
 def check_platforms(platforms: Sequence[str]) -> None:
     for name in [platforms] if isinstance(platforms, str) else platforms:
         if name not in KNOWN or isinstance(platforms, str):
-            near = nearest_word(name, KNOWN) if name not in KNOWN else None
-            ways = (f"did you mean `{near}`?" if near else f"use one or more of {KNOWN}",)
-            raise DifflangError(Diagnostic("DL0601", f"`{name}` is not a list of platforms to export for", (), ways))
+            way = suggestion(name, () if name in KNOWN else KNOWN, f"use one or more of {KNOWN}")
+            raise make_error("DL0601", f"`{name}` is not a list of platforms to export for", help=way)
 
 
 def graph_to_lower(contents: ArtifactContents) -> Graph:
@@ -184,14 +180,7 @@ def save_artifact(
     """Write a function to a file atomically. Errors: DL0601, DL0709, DL0710, DL0801, DL1240."""
     check_platforms(platforms)
     contents = artifact_contents(made)
-    write_export(path, to_bytes(add_stablehlo(contents if source else blank_sources(contents), platforms)))
-
-
-def write_export(path: Path, data: bytes) -> None:
-    try:
-        write_file(path, data)
-    except OSError as error:
-        raise write_error(str(path), error) from None
+    write_or_report(path, to_bytes(add_stablehlo(contents if source else blank_sources(contents), platforms)))
 
 
 def stablehlo_bytes(contents: ArtifactContents, platform: str, *, as_text: bool) -> bytes:
@@ -226,7 +215,7 @@ def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -
     if contents.constants:
         message = f"`{made.name}` reads top-level values of the file, which StableHLO alone cannot hold"
         raise make_error("DL1240", message, help="turn them into parameters, or export an artifact, which holds them")
-    return write_export(out, stablehlo_bytes(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
+    return write_or_report(out, stablehlo_bytes(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
 
 
 def elaborate_export(
@@ -234,15 +223,11 @@ def elaborate_export(
 ) -> ExportedFunction:
     """Elaborate the function for the given argument types. Errors: DL0201, DL0403, DL1207, DL1210."""
     decl = single_function(checked, entry, "export")
-    if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
+    refuse_host_function(decl)
     session, captured = Session(), load_values(checked, path, words=options.program_args)
-    type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
-    if options.wrt is not None:
-        wrt = tuple([parse_wrt(decl, w, checked.module) for w in options.wrt.split(",")])
-        type, name = ClosureType(DerivativeCode("grad", wrt), (type,)), f"grad_{name}"
+    name = decl.name if options.wrt is None else f"grad_{decl.name}"
     arguments = declared_arguments(checked.module, decl, options.argument_specs)
-    made = elaborate_call(session, checked.module, name, type, arguments)
+    made = elaborate_function(session, checked.module, decl, options.wrt, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]
     about = name, decl.doc or "", path.stem if path is not None else "<stdin>"

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError
 from difflang.driver.check_and_run import CheckedProgram, load_values
-from difflang.driver.elaborate_call import CallArgument, elaborate_call
+from difflang.driver.elaborate_call import CallArgument
 from difflang.driver.type_specs import symbolic_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine
@@ -25,12 +25,10 @@ from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import OPTIMIZE_FOR_READING, OPTIMIZE_FULLY
 from difflang.syntax import tree
-from difflang.tools.derive.derive import OPEN_SIZE_CODES
+from difflang.tools.derive.derive import may_depend_on_sizes
 from difflang.tools.derive.simplify_for_reading import expand_with_names, let_names, with_symbolic_sizes
-from difflang.tools.emit import parse_wrt, single_function
+from difflang.tools.emit import elaborate_function, refuse_host_function, single_function
 from difflang.tools.viz.diagram import MAX_EQUATIONS, Diagram, build_diagram
-from difflang.types.function_code import DerivativeCode, FnCode
-from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import DeferCheck, make_error
 
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
@@ -64,8 +62,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     """
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry, "viz")
-    if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
+    refuse_host_function(decl)
     arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)
     pipeline = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
@@ -86,10 +83,7 @@ def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, No
     try:
         yield
     except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
-        wrong = (
-            {d.code for d in error.diagnostics} - OPEN_SIZE_CODES if isinstance(error, DifflangError) else set[str]()
-        )
-        if not names or wrong:
+        if not names or not may_depend_on_sizes(error):
             raise
         specs = " ".join(f"--arg {n}=3" for n in names)
         message = f"the computation of `{decl.name}` depends on its sizes"
@@ -106,12 +100,7 @@ class VizPipeline(Struct, frozen=True):
 
     def graph(self, wrt: str | None) -> Graph:
         """The elaborated function or its gradient, with the program's names for values. Errors: DL0403, DL04."""
-        decl = self.decl
-        type, name = ClosureType(FnCode(decl, self.checked.module), ()), decl.name
-        if wrt is not None:
-            places = tuple([parse_wrt(decl, each, self.checked.module) for each in wrt.split(",")])
-            type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
-        graph = elaborate_call(Session(), self.checked.module, name, type, self.arguments).graph
+        graph = elaborate_function(Session(), self.checked.module, self.decl, wrt, self.arguments).graph
         return apply_name_hints(graph, let_names(self.checked, graph))
 
     def derived(self, graph: Graph) -> Graph:
