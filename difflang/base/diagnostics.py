@@ -133,9 +133,9 @@ def render_html(diagnostics: Iterable[Diagnostic], width: int = WIDTH) -> str:
 def render_one_line(diagnostics: Iterable[Diagnostic]) -> str:
     """Reports on one line each, as compilers and editors exchange them: `file:line:column: error[CODE]: message`."""
     return "\n".join(
-        (f"{_visible(str(diagnostic.span))}: " if _has_source(diagnostic) else "")
-        + f"{diagnostic.heading}: {_visible(diagnostic.message)}"
-        for diagnostic in diagnostics
+        (f"{_visible(str(d.span))}: " if d.span is not None and d.span.source is not BUILTIN_SOURCE else "")
+        + f"{d.heading}: {_visible(d.message)}"
+        for d in diagnostics
     )
 
 
@@ -175,10 +175,6 @@ def _json_position(source: Source, offset: int) -> dict[str, int]:
     before = source.text[offset - column + 1 : offset]
     utf16 = len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
     return {"offset": offset, "line": line, "column": column, "utf16": utf16}
-
-
-def _has_source(diagnostic: Diagnostic) -> bool:
-    return diagnostic.span is not None and diagnostic.span.source is not BUILTIN_SOURCE
 
 
 def _paint(text: str, style: str, color: bool) -> str:

@@ -226,14 +226,6 @@ CODE_TITLES: dict[str, str] = {
 }
 
 
-def title_of_code(code: str) -> str:
-    """The title of a code.
-
-    Errors: KeyError for a code that is not registered.
-    """
-    return CODE_TITLES[code]
-
-
 def nearest_word(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that a person most likely meant by `word`; None if none is close."""
     known = list(dict.fromkeys(candidates))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 from typing import Any
 
 # By sound: `an f64`, but `a u8`.
@@ -17,6 +18,17 @@ def with_article(noun: str) -> str:
 def count_of(count: Any, noun: str, plural: str = "") -> str:
     """`1 argument`, `2 arguments`, of symbolic sizes too; `plural` for words that do not take an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def aligned_rows(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Rows of cells as lines with aligned columns: those in `left` at their left edge, the others at their right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def length_text(size: Any) -> str:

@@ -86,13 +86,10 @@ def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> 
     others = [name for name in stored if name not in expected]
     # A checkpoint with further entries belongs to another structure.
     if exact and others:
-        raise read_error(file, f"it also has `{others[0]}`, which is not expected", expected_paths(expected))
+        way = f"expected: {', '.join(expected)}"
+        raise read_error(file, f"it also has `{others[0]}`, which is not expected", way)
     leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
-
-
-def expected_paths(expected: StoredArrays) -> str:
-    return f"expected: {', '.join(expected)}"
 
 
 def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:

@@ -95,7 +95,8 @@ class ReplayRun(Struct):
             found = [cast(x, r.type) for x, r in zip(kept, eqn.results, strict=True)]
             if self.mode.watch and eqn.op is not stop:
                 there = self.evaluate_equation(eqn, operands)
-                if not all(equal_arrays(a, b) for a, b in zip(found, there, strict=True)):
+                same = [np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(found, there, strict=True)]
+                if not all(same):
                     raise PathDiverged(source)
         self.decisions.append(found)
         return found
@@ -112,10 +113,6 @@ class ReplayRun(Struct):
         self.times[eqn] = count + 1
         if count & (count + 1) == 0:
             self.recorded_operands.setdefault(eqn, []).append(operands)
-
-
-def equal_arrays(a: Array, b: Array) -> bool:
-    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
 def perturb_array(array: Array, rng: np.random.Generator, amount: float) -> Array:

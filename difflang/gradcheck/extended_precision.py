@@ -6,7 +6,7 @@ without much rounding, for programs in bf16 as well as in f64.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,14 @@ class GraphWidening:
         if eqn.regions or not operands or any(v.type.tangent is not None for v in eqn.operands):
             results = [wide_value(r) for r in eqn.results]
             regions = tuple(map(self.graph, eqn.regions))
-            step = Eqn(eqn.op, operands, tuple(results), wide_attrs(eqn.attrs), regions, eqn.span)
+            step = Eqn(
+                eqn.op,
+                operands,
+                tuple(results),
+                {name: wide_attr(a) for name, a in eqn.attrs.items()},
+                regions,
+                eqn.span,
+            )
             converted: list[Eqn] = []
         else:
             step = Eqn(eqn.op, operands, tuple([Value(r.type, r.home) for r in eqn.results]), eqn.attrs, (), eqn.span)
@@ -83,10 +90,6 @@ def widen_result(value: Value) -> tuple[Value, Eqn | None]:
     result = wide_value(value)
     assert isinstance(result.type, Tensor)
     return result, Eqn(convert, (value,), (result,), {"dtype": result.type.dtype})
-
-
-def wide_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: wide_attr(a) for name, a in attrs.items()}
 
 
 def wide_attr(attr: Any) -> Any:

@@ -253,14 +253,13 @@ def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:
 
 def format_operation(found: NonFiniteOrigin) -> str:
     """The operation with its operands as numbers, or as shapes of arrays."""
-    count = range(len(found.operands))
-    parts = [number_text(x) if (x := found.operand(i)) is not None else shape_text(found.operands[i]) for i in count]
+    numbers = [found.operand(i) for i in range(len(found.operands))]
+    parts = [
+        number_text(x) if x is not None else str(list(whole.shape)) if isinstance(whole, np.ndarray) else "a history"
+        for x, whole in zip(numbers, found.operands, strict=True)
+    ]
     name = found.eqn.op.name
     return FORMS[name].format(*parts) if name in FORMS else f"{name}({', '.join(parts)})"
-
-
-def shape_text(x: Any) -> str:
-    return f"{list(x.shape)}" if isinstance(x, np.ndarray) else "a history"
 
 
 def number_text(x: Any) -> str:

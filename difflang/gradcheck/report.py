@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Label, to_json
 from difflang.base.source import BUILTIN_SOURCE, Span
+from difflang.base.wording import aligned_rows
 from difflang.gradcheck.finite_differences import Row
 from difflang.ir.graph import Eqn
 
@@ -180,8 +181,7 @@ def table_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
         (r["compared"], r["with"], str(r["numbers"]), f"{r['largest']:.1e}" + ("" if r["right"] else "  wrong"))
         for r in rows
     ]
-    width = [max(len(line[i]) for line in (titles, *cells)) for i in range(3)]
-    return [f"  {a:{width[0]}}  {b:{width[1]}}  {c:>{width[2]}}  {d}" for a, b, c, d in (titles, *cells)]
+    return [f"  {line}" for line in aligned_rows([titles, *cells], (0, 1, 3))]
 
 
 def fault_diagnostic(name: str, fault: DerivativeFault) -> Diagnostic:

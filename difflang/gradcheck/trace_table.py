@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.source import line_numbers
-from difflang.base.wording import count_of
+from difflang.base.wording import aligned_rows, count_of
 from difflang.gradcheck.evaluation_trace import EvaluationTrace, TraceNode, TraceStep
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import Array
@@ -81,13 +81,7 @@ class Trace(Struct, frozen=True):
 
     def __str__(self) -> str:
         rows = self.table()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        right = range(2, len(widths) - 1)
-        lines = [self.call, ""]
-        for row in rows:
-            cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([self.call, "", *aligned_rows(rows, (0, 1, len(rows[0]) - 1))])
 
     def to_json(self) -> dict[str, Any]:
         """All rows, including those that the table omits."""

@@ -165,7 +165,7 @@ class DocumentAnalysis(Struct, eq=False):
             with pause_gc():
                 # The person waits for the edited parts, so check them before stale parts above them, then again in
                 # order.
-                if waiting and self.parts[first_index(self.parts, self.stale)] not in waiting:
+                if waiting and next(p for p in self.parts if p in self.stale) not in waiting:
                     self.check_edited_first(waiting, pause)
                     on_ready()
                     waiting.clear()
@@ -298,7 +298,8 @@ def affected_parts(
     names |= {n for p in dirty for n in p.words if several[n] > 1}
     if names:  # suggestions depend on the names that exist
         dirty |= {p for p in parts if p.result is not None and p.result.has_guesses}
-    assigning = {n: p.declares for p in (*parts, *changed) for n in host_functions(p)}
+    hosts = [(i.name, p) for p in (*parts, *changed) for i in p.items if isinstance(i, tree.Fn) and i.host]
+    assigning = {name: p.declares for name, p in hosts}
     while True:
         for p in dirty:
             names |= {n for w in p.words & assigning.keys() for n in assigning[w]}
@@ -309,16 +310,8 @@ def affected_parts(
         names |= {n for p in more for n in p.declares}
 
 
-def host_functions(p: ParsedPart) -> list[str]:
-    return [item.name for item in p.items if isinstance(item, tree.Fn) and item.host]
-
-
 def clear_diagnostics(session: Session) -> None:
     session.diagnostics, session.issued_warnings, session.errors = [], set(), 0
-
-
-def first_index(parts: Sequence[ParsedPart], some: set[ParsedPart]) -> int:
-    return next(i for i, p in enumerate(parts) if p in some)
 
 
 def restore_result(result: PartResult, checker: HostChecker) -> None:

@@ -27,7 +27,7 @@ from pygls.uris import to_fs_path
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.lsp.code_actions import formatting_edits
-from difflang.lsp.incremental_check import CheckCancelled
+from difflang.lsp.incremental_check import CheckCancelled, DocumentAnalysis
 from difflang.lsp.name_resolution import NameOccurrence
 from difflang.lsp.positions import ENCODING_LENGTHS, LengthFunction, PositionMap
 from difflang.lsp.workspace import Document, Workspace, document_range
@@ -262,9 +262,7 @@ class DifflangServer(LanguageServer):
         analysis = document.analysis
         if analysis is None or analysis.parts is not document.parts or not document.open:
             return
-        places = self.places(document)
-        reports = [self.lsp_diagnostic(document, places, d) for d in analysis.diagnostics() if self.is_own(document, d)]
-        params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
+        params = lsp.PublishDiagnosticsParams(document.uri, self.own_reports(document, analysis), document.version)
         self.text_document_publish_diagnostics(params)
         self.publish_imported()
 
@@ -282,19 +280,16 @@ class DifflangServer(LanguageServer):
         """Publish the diagnostics of an imported file that is not open."""
         if document.analysis is None or document.open or document.library:
             return
-        places = self.places(document)
-        reports = [
-            self.lsp_diagnostic(document, places, d)
-            for d in document.analysis.diagnostics()
-            if self.is_own(document, d)
-        ]
+        reports = self.own_reports(document, document.analysis)
         if reports or document in self.published:
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
         (self.published.add if reports else self.published.discard)(document)
 
-    def is_own(self, document: Document, diagnostic: Diagnostic) -> bool:
-        at = document_range(diagnostic.span) if diagnostic.span is not None else None
-        return at is None or at[0] is document
+    def own_reports(self, document: Document, analysis: DocumentAnalysis) -> list[lsp.Diagnostic]:
+        """The diagnostics that lie in a document or nowhere."""
+        places = self.places(document)
+        found = [(d, document_range(d.span) if d.span is not None else None) for d in analysis.diagnostics()]
+        return [self.lsp_diagnostic(document, places, d) for d, at in found if at is None or at[0] is document]
 
     def lsp_diagnostic(self, document: Document, places: PositionMap, diagnostic: Diagnostic) -> lsp.Diagnostic:
         """A diagnostic for the editor: the first label's text is part of the message, the others are related

@@ -12,15 +12,13 @@ from difflang.base.source import Source
 LengthFunction = Callable[[str], int]  # the length of a text in code units
 
 
-def utf8_length(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
 def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-ENCODING_LENGTHS: dict[str, LengthFunction] = {"utf-8": utf8_length, "utf-16": utf16_length, "utf-32": len}
+ENCODING_LENGTHS: dict[str, LengthFunction] = {
+    "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")), "utf-16": utf16_length, "utf-32": len,
+}  # fmt: skip
 
 
 class PositionMap(Struct, frozen=True):

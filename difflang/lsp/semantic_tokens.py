@@ -83,15 +83,12 @@ def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding])
         if kind in READONLY:
             modifiers.add("readonly")
         if kind == "size":
-            modifiers.add(size_modifier(each.name))
+            modifiers.add(f"dim{1 + sum(map(ord, each.name)) % SIZE_COLOURS}")
         if isinstance(goal, NameBinding):
             modifiers |= {"defaultLibrary"} if is_library_binding(goal) else set()
             modifiers |= {"differentiated"} if goal in marked else set()
-        yield each.span.start, each.span.text, TYPES.index(TOKEN_TYPE_OF[kind]), modifier_bits(modifiers)
-
-
-def modifier_bits(modifiers: set[str]) -> int:
-    return sum(1 << MODIFIERS.index(name) for name in modifiers)
+        bits = sum(1 << MODIFIERS.index(name) for name in modifiers)
+        yield each.span.start, each.span.text, TYPES.index(TOKEN_TYPE_OF[kind]), bits
 
 
 def is_size_binding(binding: NameBinding) -> bool:
@@ -99,11 +96,6 @@ def is_size_binding(binding: NameBinding) -> bool:
     node = binding.node
     declared = isinstance(node, tree.Param) and isinstance(node.type, tree.TypeName) and node.type.path == ("dim",)
     return binding.kind == "size" or (declared and binding.kind == "parameter")
-
-
-def size_modifier(name: str) -> str:
-    """The modifier of a size, a hash of its name."""
-    return f"dim{1 + sum(map(ord, name)) % SIZE_COLOURS}"
 
 
 def token_binding(document: Document, piece: ParsedPart, use: NameUse) -> NameBinding | str | None:

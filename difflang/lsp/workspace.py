@@ -17,7 +17,6 @@ from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import load_prelude
 from difflang.elaborate.module_imports import (
     ImportSearch,
-    ImportTarget,
     ModuleFile,
     bind_import,
     find_import,
@@ -222,7 +221,7 @@ class Workspace:
                 continue
             try:
                 at = find_import(item, file, ImportSearch(file.folder, self.paths))
-                other = self.imported_document(at, file.module.default_float.name)
+                other = self.document(at.path, at.name, file.module.default_float.name if at.library else "")
                 chain = (*importers, file)
                 # Before checking the import, which would recurse.
                 if any(f.path == at.path for f in chain):
@@ -236,9 +235,6 @@ class Workspace:
             except DifflangError as error:
                 reports[item] = error
         return found, reports
-
-    def imported_document(self, at: ImportTarget, default_float: str) -> Document:
-        return self.document(at.path, at.name, default_float if at.library else "")
 
     def opened(self, document: Document, item: tree.Import) -> None:
         """Errors: DL07 at the import if the file cannot be read."""

@@ -17,6 +17,7 @@ from difflang.ad.expand_derivatives import differentiate
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
+from difflang.base.wording import aligned_rows
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.driver.elaborate_call import elaborate_call
 from difflang.elaborate.context import Session
@@ -142,7 +143,8 @@ def equation_operations(eqn: Eqn) -> Dim:
     """The operations of an equation without regions: as its op declares; else one per element, none for a move."""
     op = eqn.op
     if op.cost is not None:
-        return as_dim(op.cost(*[v.type for v in eqn.operands], **eqn.attrs))
+        count = op.cost(*[v.type for v in eqn.operands], **eqn.attrs)
+        return count if isinstance(count, symbolic_dims.Poly) else int(count)  # NumPy may have multiplied it
     if "data movement" in op.traits or op.effect or not eqn.operands:
         return 0
     total: Dim = 0
@@ -152,11 +154,6 @@ def equation_operations(eqn: Eqn) -> Dim:
             elements = elements * size
         total = total + elements
     return total
-
-
-def as_dim(count: Any) -> Dim:
-    """A count multiplied by NumPy, converted to a size."""
-    return count if isinstance(count, symbolic_dims.Poly) else int(count)
 
 
 def equation_bytes(eqn: Eqn) -> Dim:
@@ -229,17 +226,12 @@ class CostReport(Struct, frozen=True):
         return {"what": self.title, "rows": self.table(), "ratio": self.ratio, "why_not": self.why or None}
 
     def __str__(self) -> str:
-        head = ["", "operations", "bytes", "arguments", "results", "between", "at the peak"]
-        rows = [head]
+        rows = [["", "operations", "bytes", "arguments", "results", "between", "at the peak"]]
         for row in self.table():
             amounts = [format_bytes(row[name]) for name in ("bytes", "arguments", "results", "between", "peak")]
             rows.append([row["of"], f"{row['operations']:,}", *amounts])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]])
-            for row in rows
-        ]
-        return "\n".join([f"{self.title}, as the compiler counts: without times, without fusion", *lines, *self.notes])
+        head = f"{self.title}, as the compiler counts: without times, without fusion"
+        return "\n".join([head, *aligned_rows(rows, (0,)), *self.notes])
 
     @property
     def notes(self) -> list[str]:

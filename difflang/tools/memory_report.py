@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.source import NO_SPAN, line_numbers
+from difflang.base.wording import aligned_rows
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.execution.engine import Engine
 from difflang.host.optional_packages import import_optional
@@ -106,10 +107,9 @@ class MemoryReport(Struct, frozen=True):
         rows = [["line", "at the peak", "at most", "before", ""]]
         numbers = line_numbers([line.position for line in self.lines], "-")
         for number, line in zip(numbers, self.lines, strict=True):
-            rows.append([number, *[format_bytes(n) for n in (line.at_peak, line.most, line.unplanned)], line.text])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:MAX_TEXT]]).rstrip()
-                for row in rows]  # fmt: skip
+            amounts = [format_bytes(n) for n in (line.at_peak, line.most, line.unplanned)]
+            rows.append([number, *amounts, line.text[:MAX_TEXT]])
+        return aligned_rows(rows, (4,))
 
     def to_json(self) -> dict[str, Any]:
         account, before = self.account, self.plan.unplanned

@@ -112,7 +112,8 @@ def describe_symbol(session: InteractiveSession, name: str) -> str | None:
         decl = module.imported[name].module.fns.get(module.imported[name].name)
     if decl is not None:
         return with_doc(signature_text(session, decl), decl.doc)
-    return describe_declaration(session, module, name) or describe_builtin(name)
+    entry = builtin_entries().get(name)
+    return describe_declaration(session, module, name) or (entry_as_text(entry) if entry is not None else None)
 
 
 def describe_declaration(session: InteractiveSession, module: ModuleScope, name: str) -> str | None:
@@ -127,12 +128,6 @@ def describe_declaration(session: InteractiveSession, module: ModuleScope, name:
     if name in module.variants:
         return f"{name} is a variant of {module.variants[name][0].name}"
     return f"{name}: a value of {module.name}" if name in module.public_names else None
-
-
-def describe_builtin(name: str) -> str | None:
-    """The entry of a name that every file knows."""
-    entry = builtin_entries().get(name)
-    return entry_as_text(entry) if entry is not None else None
 
 
 def short_value(value: HostValue) -> str:

@@ -37,7 +37,7 @@ from difflang.tools.check_grad import matches_wrt
 from difflang.tools.emit import parse_wrt, refuse_host_function, single_function
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, SumType
-from difflang.types.module_scope import GlobalName, ModuleScope
+from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import make_error
 
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
@@ -72,8 +72,9 @@ def trace_declaration(
     """The trace of a function, given the values of its file."""
     given, session = dict(options.arguments), Session()
     # An enum's value is a variant in source form; a record's sizes are given by its type.
-    enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
-    records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
+    declared = {p.name: checked.module.records.get(element_type_name(p)) for p in decl.params}
+    enums = {name: given.pop(name, "") for name, kind in declared.items() if isinstance(kind, tree.Enum)}
+    records = {name: given.pop(name) for name, kind in declared.items() if kind is not None and name in given}
     values = {name: parse_value(name, text) for name, text in given.items()}
     specs = {p.name: type_from_value(p, values[p.name]) for p in decl.params if p.name in values}
     sizes = {n: str(v) for n, v in values.items() if n not in specs and "." not in n and np.ndim(v) == 0}
@@ -141,15 +142,6 @@ def has_open_size(param: tree.Param, sizes: Mapping[str, str]) -> bool:
 
 def missing_value_error(name: str) -> DifflangError:
     return make_error("DL1207", f"there is no value of `{name}`", help=f"add `{name}=…`")
-
-
-def is_record(module: ModuleScope, param: tree.Param) -> bool:
-    """Whether it is a record: `NAME=TYPE` then gives its sizes, and its fields are given one by one."""
-    return element_type_name(param) in module.records
-
-
-def is_enum(module: ModuleScope, param: tree.Param) -> bool:
-    return isinstance(module.records.get(element_type_name(param)), tree.Enum)
 
 
 def parse_variant(argument: CallArgument, text: str, values: dict[str, Any]) -> CallArgument:

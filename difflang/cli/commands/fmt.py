@@ -41,9 +41,11 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
             elif path is None and not only_check:
                 click.echo(text, nl=False)
             # Compare with the file itself: a removed mark or carriage return is a change too.
-            elif text != file_text(source, path):
+            elif text != (source.text if path is None else path.read_bytes().decode("utf-8")):
                 changed += 1
-                write_formatted(file, path, text, only_check)
+                if path is not None and not only_check:
+                    write_or_report(path, text.encode(), file)
+                click.echo(file)
         except DifflangError as error:
             problems += error.diagnostics
     print_diagnostics(problems)
@@ -82,18 +84,6 @@ def program_files(files: Sequence[str]) -> Iterator[str]:
         for path in sorted(folder.rglob("*.dfl")):
             if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
                 yield str(path)
-
-
-def file_text(source: Source, path: Path | None) -> str:
-    """The text of the file, including a byte order mark and carriage returns."""
-    return source.text if path is None else path.read_bytes().decode("utf-8")
-
-
-def write_formatted(file: str, path: Path | None, text: str, only_check: bool) -> None:
-    """List a file that changes, and write it. Errors: DL0710."""
-    if path is not None and not only_check:
-        write_or_report(path, text.encode(), file)
-    click.echo(file)
 
 
 def layout_diff(source: Source, text: str) -> str:

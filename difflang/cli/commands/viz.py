@@ -111,7 +111,7 @@ def render_format(found: VizResult, form: str) -> str:
         case "mermaid":
             return dot_and_mermaid.mermaid(found.pictures)
         case "json":
-            return json_text(dot_and_mermaid.pictures_as_json(found.pictures)) + "\n"
+            return json_text(list(map(dot_and_mermaid.picture_as_json, found.pictures))) + "\n"
         case "html":
             return html_page(found)
         case _:

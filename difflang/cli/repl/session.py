@@ -177,10 +177,7 @@ class ReplSession(Struct, eq=False):
         kind = show_type(value.type)
         if isinstance(value.type, ClosureType):
             return kind
-        return f"{format_value(value)}{self.dim_text(f'  : {kind}')}"
-
-    def dim_text(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self.colored else text
+        return f"{format_value(value)}" + (f"\x1b[2m  : {kind}\x1b[0m" if self.colored else f"  : {kind}")
 
     def print_text(self, text: str) -> None:
         self.loader.echo(text)

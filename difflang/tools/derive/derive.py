@@ -115,7 +115,8 @@ def derive_function(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptio
     refuse_host_function(decl, "it has no derivative")
     request = DerivativeRequest(checked, decl, options)
     with report_unsupported(request):
-        cases = request.variant_cases()
+        choices = variant_choices(decl, request.symbolic_arguments())
+        cases = [replace(request, variants=chosen) for chosen in choices]
         return render_program([render_derivative(case, warn if len(cases) == 1 else ignore_warning) for case in cases])
 
 
@@ -179,10 +180,6 @@ class DerivativeRequest(Struct, eq=False):
     key: str = ""  # the name of its random key
     # The variant assumed for each parameter that is an enum.
     variants: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])
-
-    def variant_cases(self) -> list[DerivativeRequest]:
-        """One request for each choice of variants of the enum parameters. Errors: DL0802."""
-        return [replace(self, variants=chosen) for chosen in variant_choices(self.decl, self.symbolic_arguments())]
 
     def derivative_graph(self, session: Session | None = None) -> ElaboratedCall:
         """The graph of the derivative; if it is random, its key is the last argument. Errors: DL1210, DL0403, DL04."""

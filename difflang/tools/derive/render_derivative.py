@@ -67,7 +67,8 @@ class DerivativeText(Struct, eq=False):
         self.bind_params(unparser)
         unparser.graph(self.graph)
         if site is not None:
-            self.assert_site(unparser, site)
+            # One `assert` for all checks of the function.
+            unparser.emit(f'assert {unparser.words(site).at(6)} == 0, "a check of `{self.decl.name}` fails"')
         value = self.value(unparser, result)
         self.body = "\n".join([*unparser.lines, value])
         self.unchecked = unparser.unchecked[0]
@@ -187,11 +188,6 @@ class DerivativeText(Struct, eq=False):
         # The optimizer may have proved that no check fails.
         never = site in made and made[site].op is const and made[site].attrs["value"] == 0
         return graph, None if never else site
-
-    def assert_site(self, unparser: Unparser, site: Value) -> None:
-        """Emit one `assert` for all checks of the function."""
-        words = unparser.words(site)
-        unparser.emit(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
 
     def verified_text(self, text: str) -> str:
         """The formatted text, after it has been parsed and checked. Errors: CannotUnparse."""

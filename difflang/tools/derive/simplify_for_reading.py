@@ -161,7 +161,8 @@ def value_and_pullback(
     hints = [h for a in arguments if a.size is None for h in leaf_hints(a.type, a.name)]
     # Params in order: arguments, the cotangent, then the rest (a random key, values of the file).
     own = [builder.param(p.type, p.hint) for p in f.params[: len(hints)]]
-    given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), argument_hints(cotangent), strict=True)]
+    ct_hints = leaf_hints(cotangent.type, cotangent.name)
+    given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), ct_hints, strict=True)]
     hidden = [builder.param(p.type, p.hint) for p in f.params[len(hints) :]]
     places = [place for path in paths for place in leaves_at_path(path, hints, own)]
     wrt = tuple([i in places for i in range(len(f.params))])
@@ -174,10 +175,6 @@ def value_and_pullback(
     pulled: dict[int, Value] = dict(zip([i for i, w in enumerate(wrt) if w], found[count:], strict=True))
     results = [*found[:values], *[pulled[p] for p in places], *found[values:count]]
     return builder.finish(results, params=[*own, *given, *hidden], name=f.name)
-
-
-def argument_hints(argument: CallArgument) -> list[str]:
-    return leaf_hints(argument.type, argument.name)
 
 
 def leaves_at_path(path: str, hints: Sequence[str], params: Sequence[Value]) -> list[int]:

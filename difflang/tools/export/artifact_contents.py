@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from difflang.base.check_sites import CheckSite, IndexTarget
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.source import BUILTIN_SOURCE, LIBRARY_PREFIX, NO_SPAN, Source, Span
-from difflang.ir.graph import Graph, Values
+from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ir.text_parser import type_from_text
@@ -89,6 +89,7 @@ def json_bytes(data: Json, indent: int | None = None) -> bytes:
 
 
 def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str, Json]:
+    first_constant = len(contents.graph.params) - len(contents.constants)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -109,13 +110,9 @@ def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str
         "limit": contents.limit,
         "in_order": contents.deterministic,
         "checks": [site_json(s, sources) for s in contents.sites],
-        "constants": [str(p.type) for p in trailing_values(contents.graph.params, len(contents.constants))],
+        "constants": [str(p.type) for p in contents.graph.params[first_constant:]],
         "platforms": list(contents.exported),
     }  # fmt: skip
-
-
-def trailing_values(values: Values, count: int) -> Values:
-    return values[len(values) - count :]
 
 
 def site_json(site: CheckSite, sources: dict[Source, int]) -> Json:

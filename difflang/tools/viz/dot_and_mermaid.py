@@ -139,12 +139,8 @@ def mermaid_escape(text: str) -> str:
 # ---- JSON
 
 
-def pictures_as_json(pictures: Sequence[Diagram]) -> list[dict[str, Any]]:
-    """Boxes and wires as data: a wire refers to boxes by their index in its own diagram."""
-    return [picture_as_json(p) for p in pictures]
-
-
 def picture_as_json(picture: Diagram) -> dict[str, Any]:
+    """Boxes and wires as data: a wire refers to boxes by their index in its own diagram."""
     boxes = [
         {
             "kind": box.kind, "title": box.title, "below": box.below, "mark": box.mark, "tip": box.tip,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import CODE_FAMILIES, CODE_TITLES, nearest_word, title_of_code
+from difflang.base.error_codes import CODE_FAMILIES, CODE_TITLES, nearest_word
 from difflang.base.errors import classify_error
 
 PACKAGE = Path(__file__).parents[3] / "difflang"
@@ -21,9 +21,6 @@ def test_codes_have_their_form_and_family() -> None:
         assert re.fullmatch(r"DL\d{4}", code)
         assert code[2:4] in CODE_FAMILIES
         assert meaning and not meaning.endswith(".")
-    assert title_of_code("DL0103") == CODE_TITLES["DL0103"]
-    with pytest.raises(KeyError):
-        title_of_code("DL0000")
 
 
 def test_every_code_is_an_error_that_python_can_name() -> None:
