@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from difflang.artifact import graph_derivatives, jacobians
@@ -129,7 +130,7 @@ class ArtifactFunction(Unpicklable):
 
     def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """The value, and the gradient as by `grad`."""
-        return self._derive(graph_derivatives.value_and_gradient, wrt, more)
+        return self._derive(partial(graph_derivatives.gradient, operator="value_and_grad"), wrt, more)
 
     def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its tangent."""
@@ -137,11 +138,11 @@ class ArtifactFunction(Unpicklable):
 
     def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
-        return self._derive(graph_derivatives.vjp, wrt, more)
+        return self._derive(partial(graph_derivatives.build_linear_map, operator="vjp"), wrt, more)
 
     def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
-        return self._derive(graph_derivatives.linearize, wrt, more)
+        return self._derive(partial(graph_derivatives.build_linear_map, operator="linearize"), wrt, more)
 
     def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the Hessian-vector product."""
@@ -161,11 +162,11 @@ class ArtifactFunction(Unpicklable):
 
     def jacfwd(self, wrt: int | str = 0) -> ArtifactFunction:
         """The Jacobian in forward mode."""
-        return self._derive(jacobians.jacfwd, wrt, ())
+        return self._derive(partial(jacobians.build_jacobian, columns=True, operator="jacfwd"), wrt, ())
 
     def jacrev(self, wrt: int | str = 0) -> ArtifactFunction:
         """The Jacobian in reverse mode."""
-        return self._derive(jacobians.jacrev, wrt, ())
+        return self._derive(partial(jacobians.build_jacobian, columns=False, operator="jacrev"), wrt, ())
 
     def _derive(
         self,

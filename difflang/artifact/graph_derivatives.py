@@ -156,15 +156,7 @@ def limit_attrs(body: GraphFunction) -> dict[str, Any]:
 # ---- Reverse mode
 
 
-def gradient(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_gradient(body, places, "grad")
-
-
-def value_and_gradient(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_gradient(body, places, "value_and_grad")
-
-
-def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: str) -> GraphFunction:
+def gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: str = "grad") -> GraphFunction:
     """The cotangents of the parameters where that of the result is one. Errors: DL0402 if that is no real number."""
     result = body.result
     if not isinstance(result, LeafLayout) or result.type.shape or not result.type.dtype.is_float:
@@ -174,7 +166,8 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
     one = new.builder.const(1, result.type)
     wrt = wrt_mask(body, places)
     found = new.emit(vjp_op, [*new.xs, one], wrt=wrt, **limit_attrs(body))
-    cts = values_by_param(wrt, found[len(body.graph.results) :])
+    # Derivatives by the index of the param that each belongs to.
+    cts = dict(zip([i for i, here in enumerate(wrt) if here], found[len(body.graph.results) :], strict=True))
     slopes = [cts.get(i, new.xs[i]) for place in places for i, _ in place.tangent_leaves]
     layout = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     if operator == "value_and_grad":
@@ -182,19 +175,12 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
     return new.finish(slopes, layout, failure_values(body, found), operator)
 
 
-def values_by_param(wrt: Mask, values: Sequence[Value]) -> dict[int, Value]:
-    """Derivatives by the index of the param that each belongs to."""
-    return dict(zip([i for i, here in enumerate(wrt) if here], values, strict=True))
-
-
 # ---- Forward mode
 
 
-def jvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_jvp(body, places, "jvp", tangent_only=False)
-
-
-def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, tangent_only: bool) -> GraphFunction:
+def jvp(
+    body: GraphFunction, places: Sequence[WrtTarget], prefix: str = "jvp", *, tangent_only: bool = False
+) -> GraphFunction:
     """The value and its tangent along tangents given after the arguments, or the tangent only."""
     require_tangent(body, prefix)
     more: list[ArtifactParam] = []
@@ -232,7 +218,7 @@ def result_tangents(body: GraphFunction, found: Sequence[Value]) -> list[Value]:
 
 def hvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     """The change of the gradient along tangents: forward over reverse."""
-    return build_jvp(gradient(body, places), places, "hvp", tangent_only=True)
+    return jvp(gradient(body, places), places, "hvp", tangent_only=True)
 
 
 def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
@@ -252,14 +238,6 @@ def is_real_leaf(layout: ValueLayout) -> TypeGuard[LeafLayout]:
 
 
 # ---- Linear maps
-
-
-def linearize(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_linear_map(body, places, "linearize")
-
-
-def vjp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_linear_map(body, places, "vjp")
 
 
 def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator: str) -> GraphFunction:

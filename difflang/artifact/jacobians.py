@@ -37,28 +37,16 @@ def hessian(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     return build_jacobian(gradient(body, places), places, columns=True, operator="hessian")
 
 
-def jacfwd(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_jacobian(body, places, columns=True, operator="jacfwd")
-
-
-def jacrev(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_jacobian(body, places, columns=False, operator="jacrev")
-
-
 def cheapest_jacobian(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     """The Jacobian in the mode that needs fewer directions."""
-    points, values = tangent_leaf_types(places[0].layout), tangent_leaf_types(body.result)
+    points, values = (sum(map(type_size, tangent_leaf_types(t))) for t in (places[0].layout, body.result))
     # Forward mode costs one pass per input, reverse mode one per output.
-    return build_jacobian(body, places, columns=total_size(values) >= total_size(points), operator="jacobian")
+    return build_jacobian(body, places, columns=values >= points, operator="jacobian")
 
 
 def tangent_leaf_types(layout: ValueLayout) -> list[Tensor]:
     """The types of the arrays in its tangent."""
     return [leaf.type for leaf in leaves_of(tangent_layout(layout)) if isinstance(leaf, LeafLayout)]
-
-
-def total_size(types: Sequence[Tensor]) -> int:
-    return sum([type_size(t) for t in types])
 
 
 def type_size(type: Tensor) -> int:

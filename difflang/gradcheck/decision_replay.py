@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from difflang.ad.expand_derivatives import differentiate
 from difflang.gradcheck.extended_precision import EPSILON, Array, cast
-from difflang.ir.graph import Eqn, Graph
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate_eqn, run_equations
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.constants import stop
@@ -138,14 +138,9 @@ def random_signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def coarsest_precision(graph: Graph) -> tuple[float, float]:
     """The spacing of the coarsest floats in a graph and its regions, and the greatest of their least normal numbers."""
     spacing, least = DOUBLE, float(np.finfo(np.float64).tiny)
-    todo, seen = [graph], {graph}
-    while todo:
-        current = todo.pop()
+    for current in graphs_postorder(graph)[0]:
         types = {v.type for v in (*current.params, *[r for e in current.eqns for r in e.results])}
         for dtype in {t.dtype for t in types if isinstance(t, Tensor) and t.dtype.differentiable}:
             info = ml_dtypes.finfo(np.real(np.zeros((), dtype.numpy)).dtype)
             spacing, least = max(spacing, float(info.eps)), max(least, float(info.tiny))
-        inner = [r for e in current.eqns for r in e.regions if r not in seen]
-        seen.update(inner)
-        todo += inner
     return spacing, least

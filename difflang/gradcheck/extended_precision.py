@@ -60,14 +60,8 @@ class GraphWidening:
         if eqn.regions or not operands or any(v.type.tangent is not None for v in eqn.operands):
             results = [wide_value(r) for r in eqn.results]
             regions = tuple(map(self.graph, eqn.regions))
-            step = Eqn(
-                eqn.op,
-                operands,
-                tuple(results),
-                {name: wide_attr(a) for name, a in eqn.attrs.items()},
-                regions,
-                eqn.span,
-            )
+            attrs = {name: wide_attr(a) for name, a in eqn.attrs.items()}
+            step = Eqn(eqn.op, operands, tuple(results), attrs, regions, eqn.span)
             converted: list[Eqn] = []
         else:
             step = Eqn(eqn.op, operands, tuple([Value(r.type, r.home) for r in eqn.results]), eqn.attrs, (), eqn.span)

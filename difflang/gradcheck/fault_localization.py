@@ -6,7 +6,7 @@ graph is truncated: the first equation up to which the derivative is wrong is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,12 +84,10 @@ class FaultSearch(Struct):
         # recorded, so an inner equation with regions may look right by chance.
         for eqn in graph.eqns:
             seen = len(self.kinks)
-            found = next(
-                (f for x in self.recorded_operands.get(eqn, ()) if (f := self.check_equation(eqn, x)) is not None), None
-            )
+            found = first_fault(self.check_equation(eqn, x) for x in self.recorded_operands.get(eqn, ()))
             if eqn.regions and (inside or found is not None or len(self.kinks) > seen):
                 del self.kinks[seen:]
-                found = next((f for region in eqn.regions if (f := self.find_fault(region, True)) is not None), found)
+                found = first_fault(self.find_fault(region, True) for region in eqn.regions) or found
             if found is not None:
                 return found
         return None
@@ -123,10 +121,7 @@ class FaultSearch(Struct):
         for inner in push.graph.eqns if not self.within and not eqn.regions else ():
             if inner.op is not eqn.op:
                 search = FaultSearch(met, self.rng, within=True)
-                found = next(
-                    (f for x in met.get(inner, ()) if (f := search.check_equation(inner, x)) is not None), None
-                )
-                if found is not None:
+                if found := first_fault(search.check_equation(inner, x) for x in met.get(inner, ())):
                     return found
         return None
 
@@ -157,16 +152,17 @@ class FaultSearch(Struct):
     ) -> DerivativeFault | None:
         """The first equation whose compiled results differ from the interpreted ones."""
         for eqn in graph.eqns:
-            found = next(
-                (f for x in self.recorded_operands.get(eqn, ()) if (f := check_lowering(eqn, x, self.rng, compile))),
-                None,
-            )
+            runs = self.recorded_operands.get(eqn, ())
+            found = first_fault(check_lowering(eqn, x, self.rng, compile) for x in runs)
             if eqn.regions and (inside or found is not None):
-                inner = (self.find_lowering_fault(region, compile, True) for region in eqn.regions)
-                found = next((f for f in inner if f is not None), found)
+                found = first_fault(self.find_lowering_fault(r, compile, True) for r in eqn.regions) or found
             if found is not None:
                 return found
         return None
+
+
+def first_fault(found: Iterable[DerivativeFault | None]) -> DerivativeFault | None:
+    return next(filter(None, found), None)
 
 
 def differentiable_operands(eqn: Eqn) -> Mask:

@@ -13,7 +13,6 @@ from difflang.elaborate.module_declarations import load_prelude
 from difflang.elaborate.module_imports import import_names
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.host.builtin_registry import HOST_BUILTINS
-from difflang.lsp.hover_and_hints import header_line
 from difflang.lsp.incremental_parse import ParsedPart
 from difflang.lsp.name_resolution import document_part_at, resolve_in_file
 from difflang.lsp.positions import PositionMap
@@ -21,6 +20,7 @@ from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.tools.completion_candidates import CompletionNames, complete
+from difflang.tools.emit import declared_signature
 from difflang.tools.session_queries import record_at_path
 from difflang.types.language_types import LangType, RecordType, show_type
 
@@ -103,7 +103,7 @@ class CompletionScope:
     def describe_binding(self, b: NameBinding, part: ParsedPart) -> tuple[str, str]:
         match b.node:
             case tree.Fn():
-                return "function", header_line(b.node).removeprefix("fn ")
+                return "function", declared_signature(b.node).removeprefix("fn ")
             case tree.Record() | tree.Enum():
                 return "record", "record" if isinstance(b.node, tree.Record) else "enum"
             case tree.Variant():

@@ -25,14 +25,14 @@ from difflang.lsp.name_resolution import (
     type_at,
 )
 from difflang.lsp.positions import PositionMap
-from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
+from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.builtin_page import SignatureText, builtin_entries, signature_texts
 from difflang.syntax.doc_pages import entry_as_markdown
 from difflang.syntax.parse import parse
 from difflang.tools.completion_candidates import unfinished_call
-from difflang.tools.emit import typed_signature
+from difflang.tools.emit import declared_signature, typed_signature
 from difflang.types.language_types import ClosureType, FnType, LangType, show_type
 
 # The rest of a parameter list; a `)` in a comment does not end it.
@@ -54,7 +54,7 @@ def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, i
         return None
     _, a, b = min(around)
     type, text = piece.result.types[a, b], piece.text[a:b]
-    if is_closure_type(type) or "\n" in text:
+    if isinstance(type, ClosureType) or "\n" in text:
         return None
     return code_block(f"{text}: {show_type(type)}"), (piece.position.offset + a, piece.position.offset + b)
 
@@ -68,16 +68,12 @@ def name_hover(found: NameOccurrence) -> str:
         return builtin_hover(name.name, type)
     if goal.binding is None:
         return code_block(f"import {goal.document.name}")
+    # A declaration says more than the type of a function.
     head, doc = declaration_text(goal)
     if goal.binding.kind in ("value", "variable", "parameter", "field") or head == name.name:
         type = type_at(found.piece, name.span.start, name.span.end) or declared_type(goal)
-        head = f"{name.name}: {show_type(type)}" if type is not None and not is_closure_type(type) else head
+        head = f"{name.name}: {show_type(type)}" if type is not None and not isinstance(type, ClosureType) else head
     return code_block(head) + (f"\n\n{doc.strip()}" if doc else "")
-
-
-def is_closure_type(type: LangType) -> bool:
-    """Whether a type says less than the declaration."""
-    return isinstance(type, ClosureType)
 
 
 def code_block(text: str) -> str:
@@ -88,7 +84,7 @@ def builtin_hover(name: str, type: LangType | None) -> str:
     """The hover text of a name that every file knows."""
     decl = load_prelude().fns.get(name)
     if decl is not None:
-        return code_block(header_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
+        return code_block(declared_signature(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
     entry = builtin_entries().get(name)
     typed = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else ""
     if entry is None:
@@ -122,15 +118,8 @@ def declaration_text(goal: Definition) -> tuple[str, str | None]:
 def signature_text(analysis: DocumentAnalysis | None, decl: tree.Fn) -> str:
     """A function's signature with inferred types."""
     if analysis is None:
-        return header_line(decl)
+        return declared_signature(decl)
     return typed_signature(CheckedProgram(analysis.module, (), analysis.session), decl)
-
-
-def header_line(decl: tree.Fn) -> str:
-    generics = ", ".join(g.span.text for g in decl.generics)
-    params = ", ".join(p.span.text for p in decl.params)
-    result = f" -> {decl.result.span.text}" if decl.result is not None else ""
-    return f"fn {decl.name}{f'[{generics}]' if generics else ''}({params}){result}"
 
 
 # ---- The gradient of a function
@@ -281,14 +270,3 @@ def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
 
 def markdown_content(text: str) -> lsp.MarkupContent:
     return lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
-
-
-__all__ = [
-    "NameUse",
-    "expression_hover",
-    "gradient_hover",
-    "inlay_hints",
-    "markdown_content",
-    "name_hover",
-    "signature_help",
-]

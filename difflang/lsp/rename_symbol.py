@@ -186,6 +186,3 @@ def resolved_positions(
     if (alias := import_alias(here)) is not None:
         return {(here.document, start) for start, _ in alias_ranges(here.document, alias)}
     return {(f.document, f.piece.position.offset + f.name.span.start) for f in references(goal, copies.values())}
-
-
-__all__ = ["RenameRefused", "rename_edits", "rename_target", "verify_rename"]

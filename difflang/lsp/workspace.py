@@ -24,7 +24,7 @@ from difflang.elaborate.module_imports import (
     import_names,
 )
 from difflang.ir.tensor_types import DTYPES
-from difflang.lsp.incremental_check import CheckCancelled, DocumentAnalysis
+from difflang.lsp.incremental_check import DocumentAnalysis
 from difflang.lsp.incremental_parse import ParsedPart, oversized_part, parse_parts
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
@@ -293,6 +293,3 @@ def document_range(span: Span) -> tuple[Document, int, int] | None:
         return None
     before = span.source.document_offset
     return whole, before + span.start, before + span.end
-
-
-__all__ = ["CheckCancelled", "Document", "Workspace", "document_range", "with_imported"]

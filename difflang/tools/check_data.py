@@ -23,6 +23,7 @@ from difflang.host.data.read_values import ARRAY_READ_BUILTINS, BROKEN, FileRead
 from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
+from difflang.tools.emit import select_functions
 from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, RecordType, SumType, TupleType, VariantType, show_type
@@ -98,8 +99,6 @@ def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) 
 
 def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[str, Any], name: str) -> list[tree.Fn]:
     """The requested function, or all functions with parameters that the file holds. Errors: DL0201, DL1207."""
-    from difflang.tools.emit import select_functions
-
     decls = select_functions(checked, entry)
     roots = {n.partition(".")[0] for n in holds}
     found = [d for d in decls if roots & {p.name for p in d.params}]

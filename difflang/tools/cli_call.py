@@ -33,6 +33,7 @@ from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.check_data import data_headers, has_generic_dtype
+from difflang.tools.emit import find_function
 from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import UNIT, SumType, TextType, VariantType, show_type
@@ -93,14 +94,6 @@ class CliCall(Struct, frozen=True):
             if name not in names:
                 message = f"`{decl.name}` has no parameter `{name}`"
                 raise make_error("DL1207", message, (decl.name_span, ""), help=suggestion(name, names))
-
-
-def find_function(module: ModuleScope, name: str) -> tree.Fn:
-    """Errors: DL0201."""
-    if name in module.fns:
-        return module.fns[name]
-    message = f"there is no function `{name}` in {module.source.name}"
-    raise make_error("DL0201", message, help=suggestion(name, module.fns))
 
 
 def missing_parameter_error(module: ModuleScope, decl: tree.Fn, param: tree.Param) -> DifflangError:

@@ -22,6 +22,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
 from difflang.ir.text_printer import graph_to_text
 from difflang.lower.lowering_pipeline import finalize_graph, graph_after, graph_at_stage
+from difflang.plan.budget_search import memory_limit, plan_memory
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
 from difflang.types.language_types import ClosureType, show_type
@@ -56,14 +57,16 @@ def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tu
 
 
 def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
-    """The function with this name, or all functions."""
-    fns = checked.module.fns
-    if entry is None:
-        return list(fns.values())
-    if entry not in fns:
-        message = f"there is no function `{entry}` in {checked.module.source.name}"
-        raise make_error("DL0201", message, help=suggestion(entry, fns))
-    return [fns[entry]]
+    """The function with this name, or all functions. Errors: DL0201."""
+    return list(checked.module.fns.values()) if entry is None else [find_function(checked.module, entry)]
+
+
+def find_function(module: ModuleScope, name: str) -> tree.Fn:
+    """Errors: DL0201."""
+    if name not in module.fns:
+        message = f"there is no function `{name}` in {module.source.name}"
+        raise make_error("DL0201", message, help=suggestion(name, module.fns))
+    return module.fns[name]
 
 
 def single_function(checked: CheckedProgram, entry: str | None, command: str) -> tree.Fn:
@@ -164,8 +167,6 @@ def stage_text(graph: Graph, request: EmitRequest) -> str:
 
             return lower_to_stablehlo(finalize_graph(graph), request.platform).as_text()
         case "planned":
-            from difflang.plan.budget_search import memory_limit, plan_memory
-
             return graph_to_text(plan_memory(graph, memory_limit(graph, request.budget)).graph)
         case stage:
             return graph_to_text(graph_at_stage(graph, stage))
@@ -183,6 +184,14 @@ def typed_signature(checked: CheckedProgram, decl: tree.Fn) -> str:
     head = f"{'host ' if decl.host else ''}fn {decl.name}{f'[{generics}]' if generics else ''}({params}) -> {result}"
     effects = sorted(transitive_effects(checked, decl))
     return head + (f"  # {', '.join(effects)}" if effects else "")
+
+
+def declared_signature(decl: tree.Fn) -> str:
+    """The signature of a function as it is declared."""
+    generics = ", ".join(g.span.text for g in decl.generics)
+    params = ", ".join(p.span.text for p in decl.params)
+    result = f" -> {decl.result.span.text}" if decl.result is not None else ""
+    return f"fn {decl.name}{f'[{generics}]' if generics else ''}({params}){result}"
 
 
 EFFECTS = {

@@ -14,7 +14,7 @@ from math import isqrt, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
@@ -65,12 +65,12 @@ class FunctionInfo(Struct, frozen=True):
     dims: tuple[str, ...]
     result: str | None
     effects: tuple[str, ...]
-    dtypes: Mapping[str, str]
-    differentiable: tuple[str, ...]
-    wrt: tuple[str, ...]
-    at: Mapping[str, int]  # the sizes at which the formula was found
-    formula: MemoryFormula | None
-    why: str | None  # why there is no formula, or no differentiable parameter
+    dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
+    differentiable: tuple[str, ...] = ()
+    wrt: tuple[str, ...] = ()
+    at: Mapping[str, int] = field(default_factory=dict[str, int])  # the sizes at which the formula was found
+    formula: MemoryFormula | None = None
+    why: str | None = None  # why there is no formula, or no differentiable parameter
     # The memory limit in bytes of the function or its callees; 0 for none.
     limit: int = 0
 
@@ -119,33 +119,26 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     result = written or (show_type(found.type) if found is not None else None)
     head = decl.name, arguments, dims, result, tuple(sorted(transitive_effects(checked, decl)))
     if decl.host:
-        return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is not compiled")
+        return FunctionInfo(*head, why="it is a host function: it is not compiled")
     # Distinct primes identify the sizes in byte counts.
     primes = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
     try:
         plain = specialized_graph(checked, decl, primes, None)
     except DifflangError as error:
-        return FunctionInfo(*head, {}, (), (), {}, None, f"no figure: {error.diagnostics[0].message}")
+        return FunctionInfo(*head, why=f"no figure: {error.diagnostics[0].message}")
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
     try:
         wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, primes, p.name)])
     except DifflangError as error:
-        return FunctionInfo(
-            *head,
-            dtypes,
-            differentiable_params(decl, plain),
-            (),
-            {},
-            None,
-            f"no gradient: {error.diagnostics[0].message}",
-        )
+        why = f"no gradient: {error.diagnostics[0].message}"
+        return FunctionInfo(*head, dtypes, differentiable_params(decl, plain), why=why)
     if not wrt:
-        return FunctionInfo(*head, dtypes, differentiable_params(decl, plain), (), {}, None, None)
+        return FunctionInfo(*head, dtypes, differentiable_params(decl, plain))
     try:
         limit = memory_limit(specialized_graph(checked, decl, primes, ",".join(wrt)))
         formula, why = memory_formula(checked, decl, primes, wrt)
     except DifflangError as error:  # no derivative, as for a Python function
-        return FunctionInfo(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
+        return FunctionInfo(*head, dtypes, why=error.diagnostics[0].message)
     return FunctionInfo(*head, dtypes, wrt, wrt, primes, formula, why, limit)
 
 

@@ -19,7 +19,7 @@ from difflang.host.builtins import HOST_BUILTINS
 from difflang.host.values import HostValue, format_value
 from difflang.syntax import tree
 from difflang.syntax.builtin_page import builtin_entries, entry_as_text
-from difflang.tools.emit import EmitRequest, function_graph, stage_text, typed_signature
+from difflang.tools.emit import EmitRequest, declared_signature, function_graph, stage_text, typed_signature
 from difflang.types.language_types import ClosureType, LangType, RecordType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
@@ -63,8 +63,7 @@ def member_names(session: InteractiveSession, name: str) -> dict[str, NameInfo]:
     if module is None:
         return {}
     return {
-        n: NameInfo("function", parameter_text(session, module.fns[n]) if n in module.fns else "")
-        for n in module.public_names
+        n: NameInfo("function", parameter_text(module.fns[n]) if n in module.fns else "") for n in module.public_names
     }
 
 
@@ -77,7 +76,7 @@ def record_at_path(type: LangType, path: Sequence[str]) -> RecordType | None:
     return type if isinstance(type, RecordType) else None
 
 
-def parameter_text(session: InteractiveSession, decl: tree.Fn) -> str:
+def parameter_text(decl: tree.Fn) -> str:
     params = ", ".join(p.span.text for p in decl.params)
     return f"({params})" + (f" -> {decl.result.span.text}" if decl.result is not None else "")
 
@@ -99,9 +98,7 @@ def describe_symbol(session: InteractiveSession, name: str) -> str | None:
     owner, point, member = name.rpartition(".")
     if point:
         other = module.modules.get(owner)
-        return (
-            describe_declaration(session, other, member) if other is not None and member in other.public_names else None
-        )
+        return describe_declaration(other, member) if other is not None and member in other.public_names else None
     if name in module.modules:
         return f"{name}: a module with {', '.join(sorted(module.modules[name].public_names))}"
     value = session.runner.values.get(name)
@@ -113,15 +110,13 @@ def describe_symbol(session: InteractiveSession, name: str) -> str | None:
     if decl is not None:
         return with_doc(signature_text(session, decl), decl.doc)
     entry = builtin_entries().get(name)
-    return describe_declaration(session, module, name) or (entry_as_text(entry) if entry is not None else None)
+    return describe_declaration(module, name) or (entry_as_text(entry) if entry is not None else None)
 
 
-def describe_declaration(session: InteractiveSession, module: ModuleScope, name: str) -> str | None:
+def describe_declaration(module: ModuleScope, name: str) -> str | None:
     """The declaration of a function, a record, an enum or a variant of a module."""
     if name in module.fns:
-        decl = module.fns[name]
-        generics = ", ".join(g.span.text for g in decl.generics)
-        return with_doc(f"fn {name}{f'[{generics}]' if generics else ''}{parameter_text(session, decl)}", decl.doc)
+        return with_doc(declared_signature(module.fns[name]), module.fns[name].doc)
     if name in module.records:
         record = module.records[name]
         return with_doc(record.span.text, record.doc)

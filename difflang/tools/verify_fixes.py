@@ -72,15 +72,11 @@ class FixVerifier(Struct):
             text = Source(self.source.name, apply_fixes(self.source, [fix]))
             after = self.recheck(text)
             # Compare as multisets, with positions mapped back to the text before the fix.
-            new = Counter(diagnostic_key(d, [fix]) for d in after) - Counter(
-                diagnostic_key(d, ()) for d in self.diagnostics
-            )
+            left = Counter(diagnostic_key(d, [fix]) for d in after)
+            before = Counter(map(diagnostic_key, self.diagnostics))
+            new, gone = left - before, diagnostic_key(diagnostic)
             if not new:
-                gone = diagnostic_key(diagnostic, ())
-                less = [diagnostic_key(d, [fix]) for d in after].count(gone) < [
-                    diagnostic_key(d, ()) for d in self.diagnostics
-                ].count(gone)
-                return fix if less else None
+                return fix if left[gone] < before[gone] else None
             hidden = [d for d in after if diagnostic_key(d, [fix]) in new]
             if not all(d.fixes and not d.fixes[0].leaves_hole for d in hidden):
                 return None
@@ -144,9 +140,7 @@ def try_all_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -
         return []
     after = again(Source(source.name, apply_fixes(source, fixes)))
     left = {diagnostic_key(d, fixes) for d in after}
-    return (
-        [] if adds_diagnostics(found, after, fixes) or any(diagnostic_key(d, ()) in left for d in proposing) else fixes
-    )
+    return [] if adds_diagnostics(found, after, fixes) or any(diagnostic_key(d) in left for d in proposing) else fixes
 
 
 def drop_overlapping(fixes: Sequence[Fix]) -> list[Fix]:
@@ -160,10 +154,10 @@ def drop_overlapping(fixes: Sequence[Fix]) -> list[Fix]:
 
 def adds_diagnostics(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:
     """Whether there are diagnostics after the fixes that were not there before."""
-    return bool(Counter(diagnostic_key(d, fixes) for d in after) - Counter(diagnostic_key(d, ()) for d in before))
+    return bool(Counter(diagnostic_key(d, fixes) for d in after) - Counter(map(diagnostic_key, before)))
 
 
-def diagnostic_key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> DiagnosticKey:
+def diagnostic_key(diagnostic: Diagnostic, fixes: Sequence[Fix] = ()) -> DiagnosticKey:
     """The identity of a diagnostic, with its position mapped to the text before the fixes."""
     span = diagnostic.span
     name, place = (span.source.name, original_offset(span, fixes)) if span is not None else ("", 0)

@@ -45,6 +45,7 @@ from difflang.types.language_types import (
 )
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.unparse.fragments import CannotUnparse, CannotUnparseNestedHistory
+from difflang.unparse.symbolic_formula import graph_formulas, latex_name, to_latex
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
@@ -86,8 +87,6 @@ def derive_formulas(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: DeriveOptions, *, latex: bool = False
 ) -> str:
     """The derivative of a function of scalars as formulas, one a line. Errors: as `derive`."""
-    from difflang.unparse import symbolic_formula
-
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry, "derive")
     request = DerivativeRequest(checked, decl, options)
@@ -95,16 +94,14 @@ def derive_formulas(
         for argument in request.symbolic_arguments():
             refuse_sums(decl, argument.type)
         graph = simplify_graph(request.derivative_graph().graph, {})
-        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(request.result_names)]
-        texts = [symbolic_formula.to_latex(t) if latex else t for t in texts]
+        texts = graph_formulas(graph, {p: p.hint for p in graph.params})[: len(request.result_names)]
+        texts = [to_latex(t) if latex else t for t in texts]
     heads = [partial_text(decl, w, latex=latex) for w in request.result_names]
     return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
 
 
 def partial_text(decl: tree.Fn, result_name: str, *, latex: bool) -> str:
     """The left side of a formula: `d_x`, or a fraction of differentials."""
-    from difflang.unparse.symbolic_formula import latex_name
-
     if not latex or not result_name.startswith("d_"):
         return result_name or decl.name
     return rf"\frac{{\partial {latex_name(decl.name)}}}{{\partial {latex_name(result_name[2:])}}}"
@@ -385,9 +382,6 @@ def wrt_path(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field of one, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
-
-
-__all__ = ["MODES", "USAGE_CODES", "DeriveOptions", "derive", "derive_function"]
 
 
 # Generated texts, which no report may show.

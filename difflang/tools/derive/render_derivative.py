@@ -164,8 +164,7 @@ class DerivativeText(Struct, eq=False):
         items = result.items if isinstance(result, TupleType) and len(self.result_names) > 1 else (result,)
         values = iter(self.graph.results)
         for name, item in zip(self.result_names, items, strict=False):
-            for leaf, hint in zip(leaf_types(item), leaf_hints(item, name), strict=True):
-                del leaf
+            for hint in leaf_hints(item, name):
                 value = next(values)
                 if name and not value.hint:
                     found.setdefault(value, hint.replace(".", "_"))

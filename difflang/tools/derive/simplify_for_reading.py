@@ -41,11 +41,11 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
         # Spans identify expressions: an equation keeps the span of the expression it came from.
         for node in [n for decl in module.fns.values() for n in all_nodes(decl)]:
             match node:
-                case tree.Let(pattern=tree.NamePattern(name=name), value=value):
-                    found[value.span] = name
-                case tree.Var(pattern=tree.NamePattern(name=name), value=value):
-                    found[value.span] = name
-                case tree.Assign(target=tree.Name(id=name), value=value):
+                case (
+                    tree.Let(pattern=tree.NamePattern(name=name), value=value)
+                    | tree.Var(pattern=tree.NamePattern(name=name), value=value)
+                    | tree.Assign(target=tree.Name(id=name), value=value)
+                ):
                     found[value.span] = name
                 case _:
                     pass

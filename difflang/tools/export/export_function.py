@@ -19,6 +19,7 @@ from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
+from difflang.execution.callable_graph import finalize_within_limit
 from difflang.execution.check_failures import with_check_number
 from difflang.execution.type_layouts import layout_of_type
 from difflang.host.optional_packages import import_optional
@@ -137,8 +138,6 @@ def check_platforms(platforms: Sequence[str]) -> None:
 
 def graph_to_lower(contents: ArtifactContents) -> Graph:
     """The program to lower. If it can fail, its last result is the number of the failed check, or zero."""
-    from difflang.execution.callable_graph import finalize_within_limit
-
     graph = finalize_within_limit(contents.graph)
     return with_check_number(graph) if contents.fails else graph
 

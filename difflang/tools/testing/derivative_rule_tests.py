@@ -20,6 +20,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 from difflang.tools import random_arguments
 from difflang.tools.check_grad import elaborate_first_choice, find_finite_arguments
+from difflang.tools.rule_faults import rule_callers
 from difflang.tools.testing.derivative_rule_comparison import (
     RuleComparison,
     compare_rule,
@@ -51,7 +52,7 @@ def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, see
     Errors: NotComparable, and DifflangError as in a call.
     """
     reasons: list[str] = []
-    for decl in rule_callers(checked, rule):
+    for _, decl in rule_callers(rule, checked, [checked]):
         try:
             found = faults_at_points(checked, path, rule, decl, seed)
         except DifflangError as error:
@@ -78,15 +79,6 @@ def faults_at_points(
         with suppress(UnstableDerivative):
             found.append(faults_at_point(checked, path, rule, decl, seed + i))
     return next((f for f in found if f), []) if found else None
-
-
-def rule_callers(checked: CheckedProgram, rule: tree.Rule) -> Iterator[tree.Fn]:
-    """The function of a rule, then the functions that mention it."""
-    fns = checked.module.fns
-    yield fns[rule.name]
-    for decl in fns.values():
-        if decl.name != rule.name and not decl.host and rule.name in mentioned_names(decl.body):
-            yield decl
 
 
 def faults_at_point(

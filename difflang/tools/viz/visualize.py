@@ -20,7 +20,7 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.symbolic_dims import UnknownSize
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
-from difflang.lower.lowering_pipeline import STAGES, differentiate_graph, finalize_graph
+from difflang.lower.lowering_pipeline import differentiate_graph, finalize_graph
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import OPTIMIZE_FOR_READING, OPTIMIZE_FULLY
@@ -170,9 +170,6 @@ def highlight_equations(graph: Graph, without: Iterable[Eqn], mark: str) -> dict
     """A mark for each equation at any depth, except some. An equation that only contains exceptions has none itself."""
     left = set(without)
     return {e: mark for g in graphs_postorder(graph)[0] for e in g.eqns if e not in left}
-
-
-__all__ = ["STAGES", "USAGE", "VizOptions", "VizResult", "visualize"]
 
 
 # ---- What two graphs share
