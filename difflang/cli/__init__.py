@@ -33,6 +33,7 @@ from difflang.cli.options_and_reports import (
     WholeNumber,
     argument_types_option,
     check_program_file,
+    checking_options,
     device_option,
     engine_option,
     exit_on_error,
@@ -43,7 +44,7 @@ from difflang.cli.options_and_reports import (
     no_cache,
     parse_pairs,
     print_diagnostics,
-    program_argument,
+    program_with_arguments,
     program_words,
     search_path,
     seed_option,
@@ -117,8 +118,7 @@ def main() -> None:
 
 
 @main.command(cls=ProgramCommand)
-@program_argument
-@program_words
+@program_with_arguments
 @click.option(
     "--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="Load an argument of ENTRY from a file."
 )
@@ -184,8 +184,7 @@ def run(
 
 
 @main.command(cls=ProgramCommand)
-@program_argument
-@program_words
+@program_with_arguments
 @click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to print.")
 @click.option(
     "--after",
@@ -223,8 +222,7 @@ def emit(
 
 
 @main.command("check-grad", cls=ProgramCommand)
-@program_argument
-@program_words
+@program_with_arguments
 @click.option(
     "--dim",
     "sizes",
@@ -267,8 +265,7 @@ def check_grad(
 
 
 @main.command(cls=ProgramCommand)
-@program_argument
-@program_words
+@program_with_arguments
 @click.option("--wrt", help="Report on the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @argument_types_option
 @memory_budget_option
@@ -279,9 +276,7 @@ def check_grad(
 @click.option(
     "--save", type=click.Path(path_type=Path, dir_okay=False), help="Draw the memory over time to out.svg or out.png."
 )
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def memory(
     program: str, words: tuple[str, ...], wrt: str | None, argument_types: tuple[str, ...], budget: int, compiled: bool,
     as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
@@ -304,9 +299,7 @@ def memory(
 @program_words
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="Typical value of a size, `n=1000`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as data.")
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def info(
     file: str, words: tuple[str, ...], sizes: tuple[str, ...], as_json: bool, default_float: str | None,
     folders: tuple[Path, ...],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -145,6 +145,19 @@ full_traceback = click.option(
     callback=remember_traceback,
     help="Show Python's stack frames too.",
 )
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def program_with_arguments(command: Command) -> Command:
+    """The arguments of a command for one function of a program."""
+    return program_argument(program_words(command))
+
+
+def checking_options(command: Command) -> Command:
+    """The options of a command that checks a program."""
+    return float_option(search_path(full_traceback(command)))
 
 
 def configure_compile_cache(ctx: click.Context, _: click.Parameter, afresh: bool) -> None:

@@ -140,15 +140,10 @@ class GradcheckReport(Struct, frozen=True):
     def table(self) -> list[dict[str, Any]]:
         """One row per comparison: what is compared, how many numbers, the largest relative difference, the verdict."""
         return [
-            {
-                "compared": f"{c.mode}, {c.how}",
-                "with": c.against,
-                "numbers": c.numbers,
-                "largest": c.largest,
-                "right": not c.worst,
-            }
+            {"compared": f"{c.mode}, {c.how}", "with": c.against, "numbers": c.numbers, "largest": c.largest,
+             "right": not c.worst}
             for c in self.comparisons
-        ]
+        ]  # fmt: skip
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         kinks = tuple(kink_diagnostic(k) for k in self.kinks)
@@ -156,16 +151,11 @@ class GradcheckReport(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "function": self.name,
-            "right": self.right,
-            "order": self.order,
-            "directions": self.directions,
-            "arguments": self.drawn,
-            "comparisons": self.table(),
+            "function": self.name, "right": self.right, "order": self.order, "directions": self.directions,
+            "arguments": self.drawn, "comparisons": self.table(),
             "fault": self.fault.to_json() if self.fault is not None else None,
-            "diagnostics": to_json(self.diagnostics()),
-            "notes": list(self.notes),
-        }
+            "diagnostics": to_json(self.diagnostics()), "notes": list(self.notes),
+        }  # fmt: skip
 
     def __str__(self) -> str:
         head = f"{self.name}: {'right' if self.right else 'WRONG'}{f' to order {self.order}' * (self.order > 1)}"

@@ -21,6 +21,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
+from difflang.lsp.incremental_parse import common_ends
 from difflang.lsp.memory_bound import unbound_memory
 from difflang.lsp.name_resolution import document_part_at
 from difflang.lsp.positions import PositionMap
@@ -57,12 +58,8 @@ def formatting_edits(source: Source, pause: Callable[[], None]) -> list[tuple[in
     if after == before:
         return []
     one, other = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    head = tail = 0
     # Replace only the lines that differ, so that the editor keeps its cursor and folds.
-    while head < min(len(one), len(other)) and one[head] == other[head]:
-        head += 1
-    while tail < min(len(one), len(other)) - head and one[-1 - tail] == other[-1 - tail]:
-        tail += 1
+    head, tail = common_ends(one, other)
     start = sum(map(len, one[:head]))
     end = len(before) - sum(map(len, one[len(one) - tail :]))
     return [(start, end, "".join(other[head : len(other) - tail]))]
@@ -154,9 +151,6 @@ def diagnostic_key(diagnostic: Diagnostic) -> tuple[str, str]:
     return diagnostic.code, diagnostic.message
 
 
-__all__ = ["QuickFix", "apply_edits", "diagnostic_key", "formatting_edits", "text_edits", "verified_fixes"]
-
-
 # ---- The derivative as an edit
 
 
@@ -238,8 +232,8 @@ def derivative_edit(
     new -= Counter(d.code for d in document.analysis.diagnostics())
     if new:
         wrong = next(d for d in trial.analysis.diagnostics() if d.code in new)
-        raise DeriveRefused(f"the derivative of `{name}` cannot be placed beside it: {wrong.message}; `difflang derive "
-f"FILE:{name}` writes it to a separate file")  # fmt: skip
+        way = f"`difflang derive FILE:{name}` writes it to a separate file"
+        raise DeriveRefused(f"the derivative of `{name}` cannot be placed beside it: {wrong.message}; {way}")
     return at, text
 
 

@@ -186,7 +186,7 @@ def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart
     """The parts of a text. Parts of the previous text that still occur are reused at their new positions."""
     texts = split_into_parts(text)
     # An edit usually leaves both ends alone: only the middle is parsed.
-    head, tail = common_ends(old, texts)
+    head, tail = common_ends([piece.text for piece in old], texts)
     left: dict[str, list[ParsedPart]] = {}
     for piece in old[head : len(old) - tail]:
         left.setdefault(piece.text, []).append(piece)
@@ -213,13 +213,13 @@ def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart
     return pieces
 
 
-def common_ends(old: Sequence[ParsedPart], texts: Sequence[str]) -> tuple[int, int]:
-    """How many parts at the beginning and at the end are unchanged."""
-    most = min(len(old), len(texts))
+def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many texts at the beginning and at the end are unchanged."""
+    most = min(len(old), len(new))
     head = tail = 0
-    while head < most and old[head].text == texts[head]:
+    while head < most and old[head] == new[head]:
         head += 1
-    while tail < most - head and old[-1 - tail].text == texts[-1 - tail]:
+    while tail < most - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
     return head, tail
 

@@ -69,21 +69,12 @@ def passes(as_json: bool) -> None:
 
 
 def pipeline_data(pipeline: Pipeline) -> dict[str, object]:
-    return {
-        "name": pipeline.name,
-        "help": pipeline.help,
-        "steps": [
-            {
-                "pass": step.of.name,
-                "help": step.of.help,
-                "needs": step.of.needs,
-                "gives": step.of.gives,
-                "why": step.why,
-                "if_changed": step.if_changed,
-            }
-            for step in pipeline.steps
-        ],
-    }
+    steps = [
+        {"pass": step.of.name, "help": step.of.help, "needs": step.of.needs, "gives": step.of.gives, "why": step.why,
+         "if_changed": step.if_changed}
+        for step in pipeline.steps
+    ]  # fmt: skip
+    return {"name": pipeline.name, "help": pipeline.help, "steps": steps}
 
 
 def pipeline_text(pipeline: Pipeline) -> str:
@@ -91,13 +82,8 @@ def pipeline_text(pipeline: Pipeline) -> str:
     width = max(len(step.of.name) for step in pipeline.steps) + 4
     lines = [f"{pipeline.name}: {pipeline.help}"]
     for step in pipeline.steps:
-        lines += textwrap.wrap(
-            explanation(step),
-            WIDTH,
-            initial_indent=f"  {step.of.name}".ljust(width),
-            subsequent_indent=" " * width,
-            break_on_hyphens=False,
-        )
+        head, text = f"  {step.of.name}".ljust(width), explanation(step)
+        lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * width, break_on_hyphens=False)
     return "\n".join(lines)
 
 

@@ -16,13 +16,11 @@ from difflang.cli.commands.fmt import expand_paths
 from difflang.cli.diagnostic_formats import format_diagnostics, output_format
 from difflang.cli.options_and_reports import (
     FILE,
-    float_option,
-    full_traceback,
+    checking_options,
     load_source,
     print_diagnostics,
     print_fixable_count,
     program_paths,
-    search_path,
     split_entry,
 )
 
@@ -41,9 +39,7 @@ BOM = b"\xef\xbb\xbf"
 @click.option("--strict", is_flag=True, help="Report warnings as errors.")
 @click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
 @output_format
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def check(
     files: tuple[str, ...], fix: bool, strict: bool, data: tuple[Path, ...], form: str, default_float: str | None,
     folders: tuple[Path, ...],

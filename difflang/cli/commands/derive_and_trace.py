@@ -13,13 +13,11 @@ from difflang.cli.options_and_reports import (
     WholeNumber,
     argument_types_option,
     check_program_file,
+    checking_options,
     exit_on_error,
-    float_option,
-    full_traceback,
     parse_pairs,
     print_diagnostics,
     program_argument,
-    search_path,
     seed_option,
 )
 
@@ -48,9 +46,7 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
     "--symbolic", is_flag=True, help="Print one formula, for a function of numbers without loops and branches."
 )
 @click.option("--latex", is_flag=True, help="Print the formula as LaTeX.")
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def derive(
     program: str, wrt: str | None, mode: Any, order: int, argument_types: tuple[str, ...], symbolic: bool, latex: bool,
     default_float: str | None, folders: tuple[Path, ...],
@@ -84,9 +80,7 @@ FORMATS = SuggestingChoice(["table", "latex", "html", "json"])
 @click.option("--rows", type=WholeNumber(2), default=100, show_default=True, help="Maximum number of rows in a table.")
 @click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format.")
 @seed_option
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def trace(
     program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, seed: int,
     default_float: str | None, folders: tuple[Path, ...],

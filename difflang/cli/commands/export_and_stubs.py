@@ -13,21 +13,18 @@ from difflang.cli.options_and_reports import (
     SuggestingChoice,
     argument_types_option,
     check_program_file,
+    checking_options,
     exit_on_error,
-    float_option,
-    full_traceback,
     parse_pairs,
     print_diagnostics,
-    program_argument,
-    program_words,
+    program_with_arguments,
     search_path,
 )
 from difflang.tools.export.artifact_file import PLATFORMS
 
 
 @click.command()
-@program_argument
-@program_words
+@program_with_arguments
 @argument_types_option
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Output file.  [default: ENTRY.dflx]"
@@ -45,9 +42,7 @@ from difflang.tools.export.artifact_file import PLATFORMS
     help="Write only StableHLO for this platform: as text to a `.mlir` file, else as bytecode.",
 )
 @click.option("--no-source", is_flag=True, help="Omit the source text; reports then have line numbers only.")
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def export(
     program: str, words: tuple[str, ...], argument_types: tuple[str, ...], out: Path | None, wrt: str | None,
     platforms: tuple[str, ...], stablehlo: str | None, no_source: bool, default_float: str | None,

@@ -17,13 +17,10 @@ from difflang.cli.options_and_reports import (
     SuggestingChoice,
     argument_types_option,
     check_program_file,
+    checking_options,
     exit_on_error,
-    float_option,
-    full_traceback,
     parse_pairs,
-    program_argument,
-    program_words,
-    search_path,
+    program_with_arguments,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +31,7 @@ STAGES = ("ir", "derived", "optimized")
 
 
 @click.command()
-@program_argument
-@program_words
+@program_with_arguments
 @click.option("--wrt", help="Also show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option(
     "--format",
@@ -56,9 +52,7 @@ STAGES = ("ir", "derived", "optimized")
     "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."
 )
 @argument_types_option
-@float_option
-@search_path
-@full_traceback
+@checking_options
 def viz(
     program: str, words: tuple[str, ...], wrt: str | None, form: str | None, out: Path | None, stage: str | None,
     change: str | None, everything: bool, argument_types: tuple[str, ...], default_float: str | None,
