@@ -84,13 +84,8 @@ def wrt_target(body: GraphFunction, requested: Any) -> WrtTarget:
     place = WrtTarget(body.params[at], path[-1] if path else first, tuple(path), start, layout)
     if not any(number for _, number in place.tangent_leaves):
         way = "differentiate with respect to a float; convert with `f32(x)` outside"
-        raise artifact_error(
-            body,
-            "DL0401",
-            f"{layout} has no tangent, so there is no derivative with respect to it",
-            way,
-            body.params[at],
-        )
+        message = f"{layout} has no tangent, so there is no derivative with respect to it"
+        raise artifact_error(body, "DL0401", message, way, body.params[at])
     return place
 
 

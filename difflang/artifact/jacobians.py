@@ -68,11 +68,8 @@ def build_jacobian(body: GraphFunction, places: Sequence[WrtTarget], *, columns:
             blocks[i, j] = reshape_block(new.builder, block, values[i], points[j], columns=columns)
     rows = iter(values)
     layout = map_leaves(tangent_layout(body.result), lambda _: jacobian_layout(next(rows), place.layout))
-    word = (
-        new.builder.inline(body.graph, *new.xs)[len(body.graph.results) - body.failure_count :]
-        if body.failure_count
-        else []
-    )
+    values_count = len(body.graph.results) - body.failure_count
+    word = new.builder.inline(body.graph, *new.xs)[values_count:] if body.failure_count else []
     return new.finish([blocks[i, j] for i in range(len(values)) for j in range(len(points))], layout, word, operator)
 
 

@@ -20,13 +20,9 @@ def report_crash(error: BaseException) -> str:
     """Write the crash report; the message to show."""
     place = write_report(crash_report_text(error))
     reason = "".join(traceback.format_exception_only(error)).strip().split("\n")[0]
-    kept = (
-        f" A report is in {place}: please report it where you got difflang, with the program if you can."
-        if place
-        else ""
-    )
+    kept = f" A report is in {place}: please report it where you got difflang, with the program if you can."
     return (
-        f"error: internal error in difflang ({reason[:200]}). Your program may be correct.{kept} "
+        f"error: internal error in difflang ({reason[:200]}). Your program may be correct.{kept if place else ''} "
         "`--full-traceback` shows where it happened."
     )
 

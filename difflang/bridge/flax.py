@@ -128,11 +128,9 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
         def record_like(self) -> Any:
             """The record, or one of its shape, where it is drawn."""
-            return (
-                jax.eval_shape(self.draw_initial, jax.random.key(0))
-                if callable(self.initial)
-                else self.draw_initial(None)
-            )
+            if callable(self.initial):
+                return jax.eval_shape(self.draw_initial, jax.random.key(0))
+            return self.draw_initial(None)
 
         def draw_initial(self, key: Any) -> Any:
             """The record before training. Linen has frozen a dict that it was given."""

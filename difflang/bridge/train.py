@@ -155,13 +155,8 @@ def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KIN
     dtype, shape = pytrees.array_type(value) or (None, None)
     if shape == () and dtype is not None and dtype.kind in kinds:
         return value
-    given = (
-        class_with_article(value)
-        if shape is None
-        else f"{dtype}[{', '.join(map(str, shape))}]"
-        if shape
-        else f"one {dtype}"
-    )
+    array = f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+    given = class_with_article(value) if shape is None else array
     way = "reduce an array with `mean` or `sum`" if shape else "only a float has a derivative" if dtype else ""
     raise make_error("DL1207", f"{what} is {given}, but it must be one real number", help=way)
 
@@ -199,12 +194,8 @@ def fit(
             way = "pass `steps`, or batches that end"
             raise make_error("DL1207", "the number of steps is not known", help=way)
         if not callable(batches):
-            check_kind(
-                batches,
-                Iterable,
-                "`batches`",
-                "pass a list or an iterator of tuples, or a function from a step to a tuple",
-            )
+            way = "pass a list or an iterator of tuples, or a function from a step to a tuple"
+            check_kind(batches, Iterable, "`batches`", way)
         state = start(params, optimizer, key=key)
         with open_checkpoint(checkpoint) as kept:
             if kept is not None and kept.steps:
@@ -307,11 +298,8 @@ class TrainingLoop:
             return error
         names = [name for name, _ in named_leaves(split_differentiable(before.params)[0])]
         wrong = [name for name, bad in zip(names, after.bad[1:], strict=True) if bool(bad)]
-        what = (
-            f"the loss is {float(after.loss)}"
-            if bool(after.bad[0])
-            else f"the gradient with respect to `{wrong[0]}` is not finite"
-        )
+        what = f"the gradient with respect to `{wrong[0]}` is not finite" if wrong else ""
+        what = f"the loss is {float(after.loss)}" if bool(after.bad[0]) else what
         way = "try a smaller learning rate or `optax.clip_by_global_norm`; the parameters are those before the step"
         return DifflangError(Diagnostic("DL0908", f"{what} in step {int(after.step)}", (), (way,)))
 

@@ -36,11 +36,8 @@ class ProgramCommand(click.Command):
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             usage = program_argument_usage(ctx, given, error.option_name)
             way = f"Write arguments of the program after `--`: `{usage}`."
-            size = (
-                " Set a size with `--arg n=3`."
-                if not near and any(p.name == "argument_types" for p in self.params)
-                else ""
-            )
+            takes_sizes = any(p.name == "argument_types" for p in self.params)
+            size = " Set a size with `--arg n=3`." if takes_sizes and not near else ""
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
 
 

@@ -139,11 +139,9 @@ class FaultSearch(Struct):
         found = estimate_slopes(at, size, max(plain.epsilon, EPSILON))
         none = np.zeros_like(found.values)
         answer = compare_numbers(FORWARD, none, found.values, 16 * found.errors + 1e-9 * size, size, found.usable)
-        return (
-            None
-            if answer.worst is None
-            else DerivativeFault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
-        )
+        if answer.worst is None:
+            return None
+        return DerivativeFault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
 
     # ---- Compiled code
 

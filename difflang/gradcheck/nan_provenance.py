@@ -235,11 +235,8 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
     place = f" at {list(found.index)}" if found.index else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
-    given = (
-        f"the derivative does not exist here and is set to {value}"
-        if nowhere
-        else f"`{spelled}` gives {value}{place} here"
-    )
+    given = f"`{spelled}` gives {value}{place} here"
+    given = f"the derivative does not exist here and is set to {value}" if nowhere else given
     way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)
     ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
     return Diagnostic("DL0908", f"{given}, which makes a result not finite", tuple(labels), ways)

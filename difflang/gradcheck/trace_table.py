@@ -65,12 +65,8 @@ class Trace(Struct, frozen=True):
             if row is None:
                 found.append(["…", count_of(self.omitted[1], "row"), *[""] * (len(header) - 2), "", ""])
                 continue
-            cells = [
-                row.name,
-                f"= {row.formula}" if row.formula else "",
-                format_short(row.value),
-                *map(format_short, row.tangents),
-            ]
+            values = map(format_short, (row.value, *row.tangents))
+            cells = [row.name, f"= {row.formula}" if row.formula else "", *values]
             cells += [format_short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
             found.append([*cells, number, row.text])
         return found
@@ -187,15 +183,8 @@ class TraceNames:
         else:
             formula, latex = formula_text(eqn, operands), formula_latex(eqn, operands)
         numbers = node.value, tuple(node.tangents), node.adjoint
-        return TraceRow(
-            self.names[node],
-            truncate_text(formula),
-            latex,
-            *numbers,
-            step.span.position[0],
-            truncate_text(text),
-            step.span.source.name,
-        )
+        place = step.span.position[0], truncate_text(text), step.span.source.name
+        return TraceRow(self.names[node], truncate_text(formula), latex, *numbers, *place)
 
 
 def is_row(step: TraceStep, readers: Sequence[TraceStep | None]) -> bool:

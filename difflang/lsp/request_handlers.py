@@ -12,13 +12,7 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.lsp import (
-    code_actions,
-    completion_items,
-    hover_and_hints,
-    rename_symbol,
-    symbols_and_folding,
-)
+from difflang.lsp import code_actions, completion_items, hover_and_hints, rename_symbol, symbols_and_folding
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.language_server import CHECK_TIMEOUT, TEXT_CHANGED, DifflangServer, content_modified
 from difflang.lsp.name_resolution import Definition, NameOccurrence, definition_of, occurrence_at, references
@@ -103,11 +97,9 @@ async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None
     text = hover_and_hints.name_hover(found) if found is not None else ""
     if found is None or not text:
         around = hover_and_hints.expression_hover(document, offset)
-        return (
-            lsp.Hover(hover_and_hints.markdown_content(around[0]), places.range(*around[1]))
-            if around is not None
-            else None
-        )
+        if around is None:
+            return None
+        return lsp.Hover(hover_and_hints.markdown_content(around[0]), places.range(*around[1]))
     pause = ls.cancellation_check()
     with contextlib.suppress(TimeoutError, CheckCancelled):
         more = await asyncio.wait_for(ls.aside(lambda: hover_and_hints.gradient_hover(found, pause)), CHECK_TIMEOUT)

@@ -104,15 +104,10 @@ def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[
     found = [d for d in decls if roots & {p.name for p in d.params}]
     if not found:
         arrays = ", ".join(list(holds)[:12])
-        what = (
-            f"`{entry}` has no parameters"
-            if entry is not None
-            else "the program does not read this file, and no function takes"
-        )
-        message = f"{what} that `{name}` holds" if entry is not None else f"{what} the arrays of `{name}`"
-        raise make_error(
-            "DL1207", message, help=f"it contains {arrays or 'nothing'}: parameters are matched by these names"
-        )
+        message = f"the program does not read this file, and no function takes the arrays of `{name}`"
+        message = message if entry is None else f"`{entry}` has no parameters that `{name}` holds"
+        way = f"it contains {arrays or 'nothing'}: parameters are matched by these names"
+        raise make_error("DL1207", message, help=way)
     return found
 
 
@@ -170,17 +165,14 @@ def stored_type(
     assert param.type is not None
     array, span = inside.get(param.name), param.type.span
     known = sizes_text(names, param.type, sources)
+    parts = {n.removeprefix(f"{param.name}."): x for n, x in inside.items()}
+    type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
     if isinstance(array, np.ndarray):
-        found = StateDictLoader(name, {"": array}, span, span, root=param.name, known=known)
-        type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
+        parts = {"": array}
         if isinstance(type, NESTED_TYPES):
             message = f"`{name}` contains {array_type_text(array)} for `{param.name}`, not {show_type(type)}"
-            raise make_error("DL0704", message, (param.type.span, "declared here"))
-        value = found.value(type, module.records.get)
-    else:
-        parts = {n.removeprefix(f"{param.name}."): x for n, x in inside.items()}
-        type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
-        value = StateDictLoader(name, parts, span, span, root=param.name, known=known).value(type, module.records.get)
+            raise make_error("DL0704", message, (span, "declared here"))
+    value = StateDictLoader(name, parts, span, span, root=param.name, known=known).value(type, module.records.get)
     if not names.match(param.type, value.type):
         raise make_error("DL0705", f"`{name}` contains {show_type(value.type)} for `{param.name}`",
                       (span, f"declared {span.text}{known}"))  # fmt: skip

@@ -87,11 +87,9 @@ def cost_formulas(checked: CheckedProgram, decl: tree.Fn, pause: Callable[[], No
         pause()
         gradient = differentiate(symbolic_graph(request.derivative_graph(session).graph))
         pause()
-        return (
-            None
-            if equation_count(gradient) > MAX_EQUATIONS
-            else (count_operations(OPTIMIZE(plain)), count_operations(OPTIMIZE(gradient)))
-        )
+        if equation_count(gradient) > MAX_EQUATIONS:
+            return None
+        return count_operations(OPTIMIZE(plain)), count_operations(OPTIMIZE(gradient))
     except (DifflangError, DeferCheck, TypeMismatch, UnknownSize):
         return None
 

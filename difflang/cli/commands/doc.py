@@ -108,11 +108,8 @@ def documentation_text(what: str) -> str:
 
 
 def entry_title(page: DocPage, entry: DocEntry) -> str:
-    used = (
-        f"`import {page.name} ({entry.name})`"
-        if page.name not in ("prelude", "builtins")
-        else "available in every file"
-    )
+    everywhere = page.name in ("prelude", "builtins")
+    used = "available in every file" if everywhere else f"`import {page.name} ({entry.name})`"
     return f"# {page.name}.{entry.name}\n\n{used}"
 
 

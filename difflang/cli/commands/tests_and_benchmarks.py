@@ -65,10 +65,7 @@ def run_options(
 @FILTER
 @LIST
 @click.option(
-    "-j",
-    "--jobs",
-    type=WholeNumber(1),
-    help="Number of processes.  [default: chosen by the number of tests and CPUs]",
+    "-j", "--jobs", type=WholeNumber(1), help="Number of processes.  [default: chosen by the number of tests and CPUs]"
 )
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop after the first failure.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only the failures and the last line.")

@@ -105,11 +105,9 @@ def list_names(repl: ReplSession) -> str:
     from difflang.tools.session_queries import visible_names
 
     found = [name for name, known in visible_names(repl.session).items() if known.kind != "builtin"]
-    return (
-        f"there are {', '.join(found)}"
-        if found
-        else "nothing has been declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
-    )
+    if found:
+        return f"there are {', '.join(found)}"
+    return "nothing has been declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
 
 
 @register(":doc NAME", "show what a name means; also `?NAME`")

@@ -219,12 +219,8 @@ class ArtifactReader:
                 raise_damaged(f"the checksum of {name} does not match")
 
     def param(self, data: Json) -> ArtifactParam:
-        return ArtifactParam(
-            expect_text(data["name"]),
-            expect_text(data["written"]),
-            layout_from_json(data["layout"]),
-            self.span(data["span"]),
-        )
+        name, written = expect_text(data["name"]), expect_text(data["written"])
+        return ArtifactParam(name, written, layout_from_json(data["layout"]), self.span(data["span"]))
 
     def site(self, data: Json) -> CheckSite:
         span, message, capacity, *into = data

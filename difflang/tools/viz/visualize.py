@@ -67,11 +67,8 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     pipeline = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
     with report_open_sizes(decl, names):
-        pictures = (
-            pass_diagrams(pipeline, options, notes)
-            if options.change is not None
-            else gradient_diagrams(pipeline, options)
-        )
+        by_pass = options.change is not None
+        pictures = pass_diagrams(pipeline, options, notes) if by_pass else gradient_diagrams(pipeline, options)
     if any(p.folded() for p in pictures) and not options.all:
         notes.append(f"more than {MAX_EQUATIONS} equations: some are folded; --all shows every one")
     return VizResult(tuple(pictures), tuple(notes), decl)
