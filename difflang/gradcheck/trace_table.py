@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from difflang.gradcheck.evaluation_trace import EvaluationTrace, TraceNode, Trac
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import Array
 
-FormulaRenderer = Callable[[Sequence[str]], str]
 MAX_ELEMENTS = 4  # of an array that are shown
 MAX_WIDTH = 48  # of a formula, in characters
 INFIX = {"add": ("+", "+"), "sub": ("-", "-"), "mul": ("*", ""), "div": ("/", "/"), "matmul": ("@", "")}

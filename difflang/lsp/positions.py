@@ -52,9 +52,6 @@ class PositionMap(Struct, frozen=True):
                 return start + i
         return start + len(line)
 
-    def full_range(self) -> lsp.Range:
-        return self.range(0, len(self.source.text))
-
 
 def apply_change(text: str, change: lsp.TextDocumentContentChangeEvent, units: LengthFunction) -> str:
     """A text after an editor's change."""
