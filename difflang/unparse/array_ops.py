@@ -21,8 +21,7 @@ from difflang.unparse.fragments import (
     with_dtype,
     with_full_shape,
 )
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 LARGE_SIZE = 1000  # stands for a symbolic size: larger than the offsets in programs
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History, Tensor
 from difflang.unparse.fragments import ATOM, POSTFIX, CannotUnparseNestedHistory, Fragment, name_fragment, size_text
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparsed, UnparsedHistory, Unparser, tensor_type, tuple_text
+from difflang.unparse.unparser import Unparsed, UnparsedHistory, Unparser, tensor_type, tuple_text, unparse_rule
 
 
 def region_block(writer: Unparser, graph: Graph, known: Mapping[Value, Unparsed]) -> tuple[list[str], list[Fragment]]:

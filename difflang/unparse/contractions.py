@@ -7,8 +7,7 @@ from typing import Any
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import Tensor
 from difflang.unparse.fragments import ATOM, MINUS, POSTFIX, PRODUCT, Fragment, size_text
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 
 @unparse_rule("dot_general")

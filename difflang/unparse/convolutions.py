@@ -9,8 +9,7 @@ from difflang.ir.tensor_types import Tensor
 from difflang.unparse.array_ops import format_axes, pad_fragment
 from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment, call_fragment, number_fragment
 from difflang.unparse.indexing import scatter_into_zeros
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 Ints = tuple[int, ...]
 Margins = Sequence[tuple[int, int]]

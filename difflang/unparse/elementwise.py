@@ -31,8 +31,7 @@ from difflang.unparse.fragments import (
     with_dtype,
     with_text,
 )
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 SAME_NAME = """
 abs sign floor ceil round trunc sqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh

@@ -25,8 +25,7 @@ from difflang.unparse.fragments import (
     with_dtype,
     with_full_shape,
 )
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 
 def scalar_index(writer: Unparser, value: Value) -> Fragment:

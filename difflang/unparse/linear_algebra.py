@@ -13,8 +13,7 @@ from difflang.unparse.fragments import (
     size_factor,
     size_text,
 )
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparser, tensor_type
+from difflang.unparse.unparser import Unparser, tensor_type, unparse_rule
 
 RESULTS = {"lu": "p l u", "qr": "q r", "slogdet": "sign log_det", "eigh": "w v", "svd": "u s vt"}
 

@@ -23,7 +23,6 @@ from difflang.unparse.fragments import (
     size_text,
     with_full_shape,
 )
-from difflang.unparse.rule_registry import unparse_rule
 from difflang.unparse.unparser import (
     StepCount,
     Unparsed,
@@ -32,6 +31,7 @@ from difflang.unparse.unparser import (
     count_uses,
     tensor_type,
     tuple_text,
+    unparse_rule,
 )
 
 

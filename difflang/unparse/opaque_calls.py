@@ -13,8 +13,7 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Value
 from difflang.ops.control.opaque_call import OpaqueFunction, function_of
 from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import NamePool, Unparser, tensor_type, tuple_text
+from difflang.unparse.unparser import NamePool, Unparser, tensor_type, tuple_text, unparse_rule
 
 
 class CallText(Struct, frozen=True):

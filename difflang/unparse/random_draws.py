@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.tensor_types import U32
 from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment, call_fragment, sizes_text, with_dtype
-from difflang.unparse.rule_registry import unparse_rule
-from difflang.unparse.unparser import Unparsed, Unparser, tensor_type, tuple_text
+from difflang.unparse.unparser import Unparsed, Unparser, tensor_type, tuple_text, unparse_rule
 
 UNREAD = "uniform()"  # a draw that is not read, but has an ordinal
 

@@ -14,8 +14,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.unparse.collect_terms import SumOfProducts, apply_op, atom_formula, constant_formula
 from difflang.unparse.fragments import ATOM, POSTFIX, PRODUCT, SUM, CannotUnparse, Fragment
-from difflang.unparse.rule_registry import UNPARSE_RULES
-from difflang.unparse.unparser import NamePool, Unparser, tensor_type
+from difflang.unparse.unparser import UNPARSE_RULES, NamePool, Unparser, tensor_type
 
 MAX_FORMULA = 4000  # characters: a longer formula is easier to read as a program
 FLAGS_HELP = "leave out `--symbolic` and `--latex`"

@@ -1,7 +1,8 @@
 """The unparser: writes a graph as statements of the language, in one pass over its equations.
 
 A value that is used once is written where it is used, if that stays readable. One that is used more often, or inside a
-loop or a branch, gets a name: the user's if it is known, else a number. The rules of ops are in `rule_registry`.
+loop or a branch, gets a name: the user's if it is known, else a number. Each op has a rule that writes it, in a module
+beside this one, or its reason in `NOT_UNPARSED`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,28 @@ MAX_INLINE = 56  # characters of an expression inside another
 HISTORY_MESSAGE = "only other loops can read the saved values of a loop whose length is known only at run time"
 KEY = Tensor(U32, (2,))
 VALID_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+
+# The reasons are shown to users.
+RECURSION_REASON = "a recursive function is compiled to a stack machine, which cannot be written as a program"
+NOT_UNPARSED = {
+    "swap_item": RECURSION_REASON,
+    "random_bits": "the random bits of a draw cannot be written in the language",
+    "print": "the output of `print` cannot be written into a derivative",
+    "extern": (
+        "a Python function belongs to the program that declares it, and the derivative would be a different program"
+    ),
+    "add_history": "a sum of the saved values of two loops cannot be written",
+    "empty_history": "a loop that reads values saved by no loop cannot be written",
+    **dict.fromkeys(("jvp", "vjp", "jet"), "derivatives are expanded before a program is written"),
+    **dict.fromkeys(
+        ("custom_derivative", "self_call", "custom_linear_solve", "invertible"),
+        "rules are expanded before a program is written",
+    ),
+    "checkpoint": "checkpoints are expanded before a program is written",
+    "sin_and_cos": "sines and cosines are fused only when a program is compiled",
+    "call": "calls are inlined before a program is written",
+    **dict.fromkeys(("to_host", "to_device"), "the language cannot say in which memory a number is kept"),
+}
 
 LineComment = Callable[[Span], str]  # the comment after a statement
 
@@ -109,8 +132,6 @@ class Unparser(Struct, eq=False):
 
     def graph(self, graph: Graph) -> None:
         """Write all statements of a graph whose params are in `env`. A value used once may stay an expression there."""
-        from difflang.unparse.rule_registry import rule_for
-
         self.eqns, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
         self.uses, self.counted_loops, self.read_as_array = (
             count_uses(graph),
@@ -197,6 +218,35 @@ class Unparser(Struct, eq=False):
     def bind_name(self, text: str, value: Value) -> None:
         """Use a name for the value from here on."""
         self.env[value] = name_fragment(text, tensor_type(value))
+
+
+# ---- The rules of ops
+
+UnparseRule = Callable[[Unparser, Eqn], Sequence[Unparsed]]
+UNPARSE_RULES: dict[str, UnparseRule] = {}
+
+
+def unparse_rule(*names: str) -> Callable[[UnparseRule], UnparseRule]:
+    """A decorator that registers the rule of some ops."""
+
+    def register(rule: UnparseRule) -> UnparseRule:
+        UNPARSE_RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def rule_for(eqn: Eqn) -> UnparseRule:
+    """The rule of an equation's op. Errors: CannotUnparse."""
+    found = UNPARSE_RULES.get(eqn.op.name)
+    if found is None:
+        raise CannotUnparse(
+            NOT_UNPARSED.get(eqn.op.name, f"`{eqn.op.name}` cannot be written in the language"), eqn.span
+        )
+    return found
+
+
+# ---- Values and their uses
 
 
 def tensor_type(value: Value) -> Tensor:

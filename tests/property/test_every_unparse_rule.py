@@ -14,12 +14,11 @@ from difflang.elaborate.calls.builtin_functions import BUILTINS
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, C128, F64, I32, Tensor
 from difflang.unparse.fragments import CannotUnparse, name_fragment
-from difflang.unparse.rule_registry import UNPARSE_RULES
-from difflang.unparse.unparser import NamePool, Unparser, tuple_text
+from difflang.unparse.unparser import UNPARSE_RULES, NamePool, Unparser, tuple_text
 from support.op_calls import DRAWN, Call, calls_of
 
 OTHERWISE = {"binade"}  # any other unit does as well
-CONSTANTS = {"const", "dense", "iota"}  # see `unit/unparse/test_rule_registry.py`
+CONSTANTS = {"const", "dense", "iota"}  # see `unit/unparse/test_unparser.py`
 DRAWS = {
     "fold_in",
     "normal",

@@ -10,8 +10,7 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BF16, BOOL, C64, F16, F32, F64, I32, I64, Tensor
 from difflang.unparse.fragments import CannotUnparse, broadcast_shape, name_fragment, number_fragment, with_full_shape
-from difflang.unparse.rule_registry import NOT_UNPARSED, UNPARSE_RULES
-from difflang.unparse.unparser import NamePool
+from difflang.unparse.unparser import NOT_UNPARSED, UNPARSE_RULES, NamePool
 
 
 @pytest.mark.parametrize("op", sorted(OPS))
