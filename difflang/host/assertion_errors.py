@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
@@ -12,38 +10,19 @@ from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.expressions.operators import compare_terms
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
+from difflang.host.bindings import HostBindings
+from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.language_types import TextType, show_type
-
-if TYPE_CHECKING:
-    from difflang.host.run_statements import HostRunner
 
 # Characters of a value shown beside its expression; of a longer array only the first wrong element is shown.
 MAX_VALUE_LENGTH = 60
 LITERALS = (tree.Int, tree.Float, tree.Imaginary, tree.Bool, tree.Str)
 
 
-def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
-    """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
-
-    The sides are computed again with the condition's random key. `condition` is the compiled part of it: results of
-    host calls stand in it under names, so that the calls do not run again.
-    """
-    found: tuple[Label, ...] = ()
-    part, after = condition, runner.draws.count
-    if runner.work(condition) is None:
-        part = condition if after > drawn else (yield first_false_conjunct(runner, condition))
-        # The values must be those that the condition saw: draw its random keys again.
-        runner.draws.count = drawn
-        found = comparison_labels(runner, part)
-        runner.draws.count = after
-    message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
-    return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
-
-
-def first_false_conjunct(runner: HostRunner, e: tree.Expr) -> Walk[tree.Expr]:
+def first_false_conjunct(walk: HostWalk, e: tree.Expr) -> Walk[tree.Expr]:
     """The first false operand of conditions joined by `and`."""
     parts: list[tree.Expr] = []
     rest: list[tree.Expr] = [e]
@@ -54,14 +33,14 @@ def first_false_conjunct(runner: HostRunner, e: tree.Expr) -> Walk[tree.Expr]:
         else:
             parts.append(part)
     for part in parts[:-1]:
-        if not (yield runner.condition(part)).number:
+        if not (yield walk.condition(part)).number:
             return part
     return parts[-1]
 
 
-def as_comparison(runner: HostRunner, e: tree.Expr) -> tree.Compare | None:
+def as_comparison(host: HostBindings, e: tree.Expr) -> tree.Compare | None:
     """The comparison of a condition, on its own or under `all`; None for another condition."""
-    if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and e.fn.id == "all" and runner.is_free("all"):
+    if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and e.fn.id == "all" and host.is_free("all"):
         (arg, *more) = e.args or (None,)
         if arg is None or more or isinstance(arg.value, tree.Comprehension):
             return None
@@ -69,9 +48,9 @@ def as_comparison(runner: HostRunner, e: tree.Expr) -> tree.Compare | None:
     return e if isinstance(e, tree.Compare) else None
 
 
-def comparison_labels(runner: HostRunner, e: tree.Expr) -> tuple[Label, ...]:
+def comparison_labels(host: HostBindings, e: tree.Expr) -> tuple[Label, ...]:
     """Labels for the first false comparison of a chain and the values of its sides; empty for another condition."""
-    chain = as_comparison(runner, e)
+    chain = as_comparison(host, e)
     if chain is None:
         return ()
     written = [chain.first, *[side for _, side, _ in chain.rest]]
@@ -85,7 +64,7 @@ def comparison_labels(runner: HostRunner, e: tree.Expr) -> tuple[Label, ...]:
             links.append(compare_terms(cx, op, chain.span, terms[i], terms[i + 1], spans))
         return [*links, *terms]
 
-    values, _ = runner.unit(tree.TupleExpr(chain.span, tuple(written)), body)
+    values, _ = host.unit(tree.TupleExpr(chain.span, tuple(written)), body)
     links, terms = values[: len(chain.rest)], values[len(chain.rest) :]
     for i, link in enumerate(links):
         where = first_false_index(link)

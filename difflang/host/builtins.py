@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -12,18 +13,36 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.elaborate.context import ElabContext
+from difflang.host.bindings import HostBindings
+from difflang.host.data.file_access import FileAccess
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.syntax import tree
 from difflang.types.language_types import UNIT, LangType, TextType, show_type
+from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
-if TYPE_CHECKING:
-    from difflang.host.bindings import HostBindings
-    from difflang.host.run_statements import HostRunner
-
 UNIT_VALUE = HostValue(UNIT, ())
+
+
+class RunningProgram(Protocol):
+    """What a host builtin may ask of the program that calls it."""
+
+    module: ModuleScope
+    access: FileAccess
+    program_args: Mapping[str, str]
+    pictures: list[Path]
+    started: float
+
+    def print_text(self, text: str) -> None: ...
+
+    def wait_for_results(self) -> None: ...
+
+    def current_context(self) -> ElabContext: ...
+
+    def type_of(self, expected: ExpectedType) -> LangType: ...
 
 
 class HostBuiltin(Struct, frozen=True, eq=False):
@@ -32,7 +51,7 @@ class HostBuiltin(Struct, frozen=True, eq=False):
     name: str
     usage: str
     check: Callable[[HostBindings, BuiltinCall], LangType]
-    run: Callable[[HostRunner, BuiltinCall], HostValue]
+    run: Callable[[RunningProgram, BuiltinCall], HostValue]
     like_result: tuple[str, ...] = ()  # the options that have the type of the result
 
 
@@ -101,7 +120,7 @@ def host_builtin(
 ) -> Any:
     """Decorator: registers the implementation of a host function."""
 
-    def register(run: Callable[[HostRunner, BuiltinCall], HostValue]) -> Any:
+    def register(run: Callable[[RunningProgram, BuiltinCall], HostValue]) -> Any:
         HOST_BUILTINS[name] = HostBuiltin(name, usage, check, run, like_result)
         return run
 
@@ -118,7 +137,7 @@ def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
 
 
 @host_builtin("print", "`print(a, b)`", print_type)
-def print_(host: HostRunner, given: BuiltinCall) -> HostValue:
+def print_(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """Print the values with a space between them."""
     host.print_text(" ".join([format_value(value, "", span) for value, span in given.items]))
     return UNIT_VALUE
@@ -129,7 +148,7 @@ def progress_type(_: HostBindings, given: BuiltinCall) -> LangType:
 
 
 @host_builtin("progress", "`progress(0..n)`", progress_type)
-def progress(host: HostRunner, given: BuiltinCall) -> HostValue:
+def progress(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """Never called: a loop handles `progress` in its head, the only place where it can stand."""
     raise AssertionError(host, given)
 
@@ -140,7 +159,7 @@ def clock_type(_: HostBindings, given: BuiltinCall) -> LangType:
 
 
 @host_builtin("clock", "`clock()`", clock_type)
-def clock(host: HostRunner, given: BuiltinCall) -> HostValue:
+def clock(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """Seconds since the program began, measured after all earlier computations have finished."""
     host.wait_for_results()
     return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))

@@ -5,22 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from difflang.base.wording import count_of
-from difflang.host.builtins import UNIT_VALUE, BuiltinCall, host_builtin
+from difflang.host.bindings import HostBindings
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data.file_access import write_output
 from difflang.host.optional_packages import import_optional, require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.types.language_types import UNIT, LangType, TextType, TupleType, show_type
 from difflang.types.type_errors import make_error
-
-if TYPE_CHECKING:
-    from difflang.host.bindings import HostBindings
-    from difflang.host.run_statements import HostRunner
 
 FORMATS = (".png", ".svg")
 TEXTS = ("file", "title", "xlabel", "ylabel")
@@ -95,7 +92,7 @@ def register_plot(
     """Decorator: registers a kind of plot by its drawing function."""
 
     def register(draw: Draw) -> Draw:
-        def run(host: HostRunner, given: BuiltinCall) -> HostValue:
+        def run(host: RunningProgram, given: BuiltinCall) -> HostValue:
             check_format(given)  # again: the name may be known only at run time
             file = given.text("file") or ""
             path = host.access.resolve_output(file, given.span)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.error_codes import nearest_word
-from difflang.host.builtins import BuiltinCall, host_builtin
+from difflang.host.bindings import HostBindings
+from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.numerics.decimal_numbers import nearest_floats
 from difflang.types.language_types import LangType, TextType, show_type
 from difflang.types.module_scope import ModuleScope, ProgramArgument
 from difflang.types.type_errors import make_error
-
-if TYPE_CHECKING:
-    from difflang.host.bindings import HostBindings
-    from difflang.host.run_statements import HostRunner
 
 ARG_USAGE = '`arg("lr", default = 0.1)`, or `let lr: f64 = arg("lr")`'
 
@@ -57,7 +54,7 @@ def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
 
 
 @host_builtin("arg", ARG_USAGE, argument_type, "default")
-def arg(host: HostRunner, given: BuiltinCall) -> HostValue:
+def arg(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """The value from the command line, else the default."""
     name = given.text(0) or ""
     if name in host.program_args:

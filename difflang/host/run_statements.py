@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, printable
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.source import Span
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import Walk
@@ -21,7 +21,7 @@ from difflang.execution.check_failures import step_limit_error
 from difflang.execution.engine import Engine
 from difflang.execution.line_profiler import LineProfile
 from difflang.execution.random_keys import key_stream
-from difflang.host.assertion_errors import assertion_error
+from difflang.host.assertion_errors import comparison_labels, first_false_conjunct
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame
 from difflang.host.compiled_units import HostUnit, UnitCache
@@ -261,7 +261,24 @@ class HostRunner(HostWalk):
                 condition = (work and work.compiled) or part
                 drawn = self.draws.count
                 if not (yield self.condition(condition)).number:
-                    raise (yield assertion_error(self, e, condition, drawn))
+                    raise (yield self.assertion_error(e, condition, drawn))
+
+    def assertion_error(self, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
+        """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
+
+        The sides are computed again with the condition's random key. `condition` is the compiled part of it: results
+        of host calls stand in it under names, so that the calls do not run again.
+        """
+        found: tuple[Label, ...] = ()
+        part, after = condition, self.draws.count
+        if self.work(condition) is None:
+            part = condition if after > drawn else (yield first_false_conjunct(self, condition))
+            # The values must be those that the condition saw: draw its random keys again.
+            self.draws.count = drawn
+            found = comparison_labels(self, part)
+            self.draws.count = after
+        message = (yield self.show(e.message)) if e.message is not None else "this assertion does not hold"
+        return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 
     def split_conjunction(self, e: tree.Expr) -> list[tree.Expr]:
         """The conditions joined by `and`, if the host evaluates it itself; else the condition alone."""

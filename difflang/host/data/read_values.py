@@ -9,11 +9,12 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from difflang.host.builtins import BuiltinCall, host_builtin
+from difflang.host.bindings import HostBindings
+from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, UNNAMED, StoredArrays
 from difflang.host.data.csv_tables import read_csv
@@ -28,10 +29,6 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error, undetermined_generic_error
 
 Records = Callable[[str], tree.Record | tree.Enum | None]
-
-if TYPE_CHECKING:
-    from difflang.host.bindings import HostBindings
-    from difflang.host.run_statements import HostRunner
 
 # What NumPy and its dependencies raise for damaged bytes; RuntimeError for encrypted or too deeply nested content.
 BROKEN = (
@@ -80,10 +77,10 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     return type
 
 
-def make_reader(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
+def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], HostValue]:
     """A reader for a format, or for the format of the file's suffix."""
 
-    def read(host: HostRunner, given: BuiltinCall) -> HostValue:
+    def read(host: RunningProgram, given: BuiltinCall) -> HostValue:
         assert given.expected_type is not None
         type = host.type_of(given.expected_type)
         name, member = given.text(0) or "", given.text(1)
@@ -141,7 +138,7 @@ class ValueReader:
         self.usage = usage  # how to name an array of the file, `{}`
         self.given, self.name, self.type, self.expected = given, name, type, given.expected_type
 
-    def value(self, host: HostBindings, holds: StoredArrays, member: str | None) -> HostValue:
+    def value(self, host: RunningProgram, holds: StoredArrays, member: str | None) -> HostValue:
         """Errors: DL0704 to DL0706."""
         names = self.expected.names or host.current_context().annotations
         return self.value_in(names, host.module.records.get, holds, member)

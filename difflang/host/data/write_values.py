@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from difflang.host.builtins import UNIT_VALUE, BuiltinCall, host_builtin
+from difflang.host.bindings import HostBindings
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_WRITERS, StoredArrays
 from difflang.host.data.csv_tables import csv_text
@@ -18,10 +18,6 @@ from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.types.language_types import UNIT, LangType, TextType, TupleType, show_type
 from difflang.types.type_errors import make_error
-
-if TYPE_CHECKING:
-    from difflang.host.bindings import HostBindings
-    from difflang.host.run_statements import HostRunner
 
 # Archives of named arrays: `write_npz("a.npz", x = x, y = y)`.
 NAMED = ("npz", "safetensors")
@@ -65,10 +61,10 @@ def is_csv_table(type: LangType) -> bool:
     return isinstance(type, Tensor) and len(type.shape) in (1, 2) and type.dtype.kind != "complex"
 
 
-def make_writer(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
+def make_writer(format: str | None) -> Callable[[RunningProgram, BuiltinCall], HostValue]:
     """A writer for a format, or for the format of the file's suffix."""
 
-    def write_file(host: HostRunner, given: BuiltinCall) -> HostValue:
+    def write_file(host: RunningProgram, given: BuiltinCall) -> HostValue:
         name = given.text(0) or ""
         path = host.access.resolve_output(name, given.span)
         used = format or file_format(name, given)
