@@ -12,8 +12,9 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
-from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token
-from difflang.syntax.parse import LalrParser, Reduction, text_start
+from difflang.syntax.lalr_parser import LalrParser, Reduction
+from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Lexer, Token
+from difflang.syntax.parse import text_start
 from difflang.syntax.parser_tables import load_tables
 
 
@@ -81,7 +82,7 @@ class _ConcreteParser(LalrParser):
     """The LALR parser, recording every token."""
 
     def __init__(self, source: Source, reports: list[Diagnostic]) -> None:
-        super().__init__(source, text_start(source), len(source.text), reports, self, _ConcreteCallbacks())
+        super().__init__(Lexer(source, text_start(source), len(source.text)), reports, self, _ConcreteCallbacks())
         self.nodes: list[ConcreteNode] = []
         self.leaves: list[ConcreteLeaf] = []
 

@@ -11,8 +11,11 @@ from functools import cache
 
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
+from difflang.syntax.lalr_parser import LalrParser
+from difflang.syntax.lexer import Lexer
 from difflang.syntax.recovery.error_context import ErrorContext, error_context_of
 from difflang.syntax.recovery.mistake import DROP_TOKEN, CommonMistake
+from difflang.syntax.tree_builder import TreeBuilder
 
 _LAMBDA = "write a function without a name as `|x| x + 1`"
 _BLOCK = "put the block in braces: `if c { ... }`"
@@ -455,16 +458,14 @@ def context_of_example(example: str) -> ErrorContext:
 
     Errors: ValueError if there is no mistake.
     """
-    # Late: the parser imports this module for its error messages.
-    from difflang.syntax.parse import LalrParser
-
     found: list[ErrorContext] = []
 
     def stop(kind: str) -> bool:
         found.append(error_context_of(parser, kind))
         return False
 
-    parser = LalrParser(Source("<example>", example), 0, len(example), [])
+    lexer = Lexer(Source("<example>", example), 0, len(example))
+    parser = LalrParser(lexer, [], TreeBuilder(lexer.source, [], lexer.doc_comment, lambda build, span: None))
     parser.run("start", stop)
     if not found:
         raise ValueError(f"nothing is wrong with {example!r}")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from difflang.syntax.lalr_parser import LalrParser
 from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
-
-if TYPE_CHECKING:
-    from difflang.syntax.parse import LalrParser
 
 _OPERATOR_SIGNS = re.compile(r"[-+*/%@^=<>!&|.:;?~\\$`]+")
 _TOKEN_CLASSES = {"NAME", "INT", "FLOAT", "STRING", "_NL", END_OF_TEXT}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Edit, Fix, Label
 from difflang.base.source import Source, Span
+from difflang.syntax.lalr_parser import LalrParser
 from difflang.syntax.lexer import BAD_TOKEN, CLOSER_OF, CLOSERS, Token
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 from difflang.syntax.recovery import common_mistakes
@@ -24,6 +24,7 @@ from difflang.syntax.recovery.error_context import (
     error_context_of,
     open_brackets,
 )
+from difflang.syntax.recovery.mistake import CommonMistake
 from difflang.syntax.recovery.panic_mode import (
     ITEM_ONLY_KEYWORDS,
     MAX_NESTED,
@@ -40,13 +41,6 @@ from difflang.syntax.recovery.token_repair import (
     repair_works,
     sample_text,
 )
-
-if TYPE_CHECKING:
-    from difflang.syntax.recovery.common_mistakes import CommonMistake
-    from difflang.syntax.recovery.error_context import ErrorContext
-
-if TYPE_CHECKING:
-    from difflang.syntax.parse import LalrParser
 
 _INSERTABLE_TOKENS = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
 

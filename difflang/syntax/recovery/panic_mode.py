@@ -6,15 +6,12 @@ Indentation tells more than broken brackets: a line no deeper than the failed st
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from difflang.syntax.lalr_parser import LalrParser
 from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token, token_patterns
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 from difflang.syntax.recovery.error_context import ErrorContext, is_first_on_line, open_brackets
 from difflang.syntax.recovery.token_repair import TokenRepair, apply_repair
-
-if TYPE_CHECKING:
-    from difflang.syntax.parse import LalrParser
 
 # How many open constructs are examined, each at a cost linear in the text.
 MAX_NESTED = 100

@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
+from difflang.syntax.lalr_parser import LalrParser
 from difflang.syntax.lexer import BAD_TOKEN, CLOSER_OF, CLOSERS, Lexer, Token
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 from difflang.syntax.recovery.error_context import advance_states, open_brackets
-
-if TYPE_CHECKING:
-    from difflang.syntax.parse import LalrParser
 
 MIN_LOOKAHEAD = 4  # tokens that must parse after a repair for it to count
 MAX_LOOKAHEAD = 16  # tokens that are tried to rank repairs

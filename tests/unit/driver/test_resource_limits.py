@@ -19,7 +19,7 @@ from difflang.host.run_statements import MOST_CALLS
 from difflang.host.statement_walk import MAX_NESTING
 from difflang.lower.graph_to_jax import MAX_PROGRAM_SIZE
 from difflang.ops.loop.history_replay import MAX_SOURCE_LOOPS
-from difflang.syntax.parse import MAX_MISTAKES
+from difflang.syntax.lalr_parser import MAX_MISTAKES
 from difflang.types.size_expressions import MAX_AXIS_SIZE
 from difflang.types.type_errors import MAX_LEAVES
 
