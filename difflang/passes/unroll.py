@@ -21,8 +21,8 @@ from difflang.ir.tensor_types import I32, Tensor
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.residual_selection import total_bytes
+from difflang.ops.op_factories import tensor_type
 from difflang.passes.inline import splice
-from difflang.passes.simplify import tensor_type
 
 MAX_UNROLLED_EQNS = 200  # equations that a loop may become, including those of loops inside it
 # A longer chain of elementwise equations is recomputed by XLA for each reader, which costs more than a loop.

@@ -26,9 +26,8 @@ from difflang.passes.rules.reshapes_and_constants import (
     on_vector,
     sample_program,
 )
-from difflang.passes.simplify import GuardedRule, Rewriter
+from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
-Replacement = Sequence[Value] | None
 MakerMap = Mapping[Value, Eqn]
 Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
 

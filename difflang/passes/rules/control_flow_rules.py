@@ -13,9 +13,9 @@ from difflang.ops.elementwise.linear_arithmetic import convert
 from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
-from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
+from difflang.ops.op_factories import tensor_type
+from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
-Replacement = Sequence[Value] | None
 INDEX = Tensor(I32)
 
 

@@ -11,10 +11,8 @@ from difflang.ir.builder import build_region
 from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, Type, numpy_dtype
-from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
-
-Replacement = Sequence[Value] | None
-
+from difflang.ops.op_factories import tensor_type
+from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
 # ---- Constants: only those filled with one number, and only by operations that every machine rounds alike
 

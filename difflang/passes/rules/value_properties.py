@@ -10,10 +10,9 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.elementwise.linear_arithmetic import mul
+from difflang.ops.op_factories import tensor_type
 from difflang.passes.rules.reshapes_and_constants import apply_op, const_like, int_tuple, on_ints, on_matrix, on_vector
-from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
-
-Replacement = Sequence[Value] | None
+from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
 SEARCH_DEPTH = 4  # how many equations back a property is searched for
 

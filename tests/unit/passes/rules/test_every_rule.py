@@ -21,8 +21,9 @@ from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
 from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES, ProgramPair
 from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES
 from difflang.passes.rules.reshapes_and_constants import RESHAPE_AND_CONSTANT_RULES
+from difflang.passes.rules.rewriter import GuardedRule
 from difflang.passes.rules.value_properties import VALUE_PROPERTY_RULES
-from difflang.passes.simplify import GuardedRule, simplify
+from difflang.passes.simplify import simplify
 from support.graphs import SPECIAL, bits
 
 SAMPLES = [
