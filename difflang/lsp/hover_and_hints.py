@@ -14,7 +14,8 @@ from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import check_definition, load_prelude
-from difflang.lsp.incremental_check import DocumentAnalysis, PartResult
+from difflang.lsp.incremental_check import DocumentAnalysis
+from difflang.lsp.incremental_parse import PartResult
 from difflang.lsp.name_resolution import (
     Definition,
     NameOccurrence,

@@ -15,20 +15,17 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.gc_pause import pause_gc
-from difflang.base.source import Part, Span
+from difflang.base.source import Span
 from difflang.driver.check_and_run import drop_followup_errors
 from difflang.driver.doc_examples import find_examples
 from difflang.elaborate.context import Session
-from difflang.elaborate.elaborated_graphs import CheckedDefinition
 from difflang.elaborate.module_declarations import check_block_names, enter_declaration
-from difflang.elaborate.recorded_types import RecordedTypes, TextRange
+from difflang.elaborate.recorded_types import RecordedTypes
 from difflang.host.check_statements import HostChecker
 from difflang.host.statement_walk import HostWalk
-from difflang.host.values import HostValue
-from difflang.lsp.incremental_parse import ParsedPart
+from difflang.lsp.incremental_parse import ParsedPart, PartResult
 from difflang.syntax import tree
-from difflang.types.language_types import LangType
-from difflang.types.module_scope import HostVar, ModuleScope
+from difflang.types.module_scope import ModuleScope
 
 MODULE_TABLES = (
     "fns", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared",
@@ -54,37 +51,6 @@ class GlobalReads(dict[str, Span]):
 
 class CheckCancelled(Exception):
     """The text has changed, so that the running check is obsolete."""
-
-
-class PartResult(Struct, frozen=True, eq=False):
-    """The result of checking a part."""
-
-    source: Part
-    reports: tuple[Diagnostic, ...]
-    types: Mapping[TextRange, LangType]
-    tables: Mapping[str, Mapping[str, Any]]
-    values: Mapping[str, HostValue]
-    used: Mapping[str, Span]
-    elaborated: Mapping[tree.Fn, CheckedDefinition]
-    checked: Mapping[tree.Fn, bool]
-    line: int
-    uses_line: bool  # the result depends on the part's line number
-    reports_elsewhere: bool  # some diagnostic lies outside the part
-
-    def named(self) -> dict[str, LangType]:
-        """The type of each name in it, at its last occurrence."""
-        text = self.source.text
-        return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
-
-    @property
-    def has_guesses(self) -> bool:
-        """Whether a diagnostic reports a missing name or suggests another one."""
-        return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
-
-    @property
-    def host(self) -> Mapping[str, HostVar]:
-        """The top-level names that it binds."""
-        return self.tables["host"]
 
 
 class DocumentAnalysis(Struct, eq=False):

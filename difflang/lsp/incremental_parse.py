@@ -7,23 +7,25 @@ not laid out like that, such as an unindented body, is joined again: a part must
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Part, Place, Span
+from difflang.elaborate.elaborated_graphs import CheckedDefinition
+from difflang.elaborate.recorded_types import TextRange
 from difflang.host.let_dependencies import lone_type_names
+from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.lexer import token_patterns
 from difflang.syntax.parse import CONTROL_CHARACTERS, ParsedModule, parse, parse_span
 from difflang.syntax.tree_queries import all_nodes, pattern_names, target_variables
-
-if TYPE_CHECKING:
-    from difflang.lsp.incremental_check import PartResult
+from difflang.types.language_types import LangType
+from difflang.types.module_scope import HostVar
 
 ITEM_START = re.compile(r"[^\W\d]|[\d\"(\[-]")  # the first character of an item
 LEADING_LINE = re.compile(r"[#@]")  # a comment or attribute above an item
@@ -32,6 +34,37 @@ WORD = re.compile(r"\w+")
 STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*')
 NON_SIZE_NAMES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
 MAX_JOINED_CHARS = 4000  # longer text that does not parse is not joined further
+
+
+class PartResult(Struct, frozen=True, eq=False):
+    """The result of checking a part."""
+
+    source: Part
+    reports: tuple[Diagnostic, ...]
+    types: Mapping[TextRange, LangType]
+    tables: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, HostValue]
+    used: Mapping[str, Span]
+    elaborated: Mapping[tree.Fn, CheckedDefinition]
+    checked: Mapping[tree.Fn, bool]
+    line: int
+    uses_line: bool  # the result depends on the part's line number
+    reports_elsewhere: bool  # some diagnostic lies outside the part
+
+    def named(self) -> dict[str, LangType]:
+        """The type of each name in it, at its last occurrence."""
+        text = self.source.text
+        return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
+
+    @property
+    def has_guesses(self) -> bool:
+        """Whether a diagnostic reports a missing name or suggests another one."""
+        return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
+
+    @property
+    def host(self) -> Mapping[str, HostVar]:
+        """The top-level names that it binds."""
+        return self.tables["host"]
 
 
 class ParsedPart(Struct, eq=False):

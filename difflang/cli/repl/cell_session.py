@@ -10,8 +10,7 @@ from pathlib import Path
 from msgspec import field
 
 from difflang.base.process_termination import allow_interrupts
-from difflang.cli.repl.meta_commands import run_command
-from difflang.cli.repl.session import CompilerLoader, ReplSession
+from difflang.cli.repl.session import CompilerLoader, ReplSession, run_command
 from difflang.syntax.repl_input import is_command, split_inputs
 
 MimeBundle = dict[str, str]  # one object in several formats, by MIME type

@@ -9,79 +9,26 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
-from msgspec import Struct
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.error_codes import nearest_words, suggestion
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import nearest_words
 from difflang.base.package_data import stdlib_module_of_name, stdlib_modules
-from difflang.base.source import Source, Span
 from difflang.base.source_files import os_error_reason, read_source
 from difflang.cli.commands.about_difflang import code_page, list_codes
 from difflang.cli.commands.tests_and_benchmarks import format_seconds
-from difflang.cli.repl.session import ReplSession
+from difflang.cli.repl.session import COMMANDS, ReplSession, command_error, meta_command
 
 # How long, and how often at most, `:time` measures.
 MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100
 
 
-class ReplCommand(Struct, frozen=True):
-    """A command with its usage and help. `action` returns False to end the session."""
-
-    usage: str
-    help: str
-    action: Callable[[ReplSession, str], bool | None]
-
-    @property
-    def requires_argument(self) -> bool:
-        """Whether it needs an argument."""
-        return " " in self.usage and "[" not in self.usage
-
-
-COMMANDS: dict[str, ReplCommand] = {}
-
-
-CommandAction = Callable[[ReplSession, str], "bool | None"]
-
-
-def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
-    """Decorator: registers a command under the first word of its usage."""
-
-    def entered(act: CommandAction) -> CommandAction:
-        COMMANDS[usage.split()[0]] = ReplCommand(usage, help, act)
-        return act
-
-    return entered
-
-
-def run_command(repl: ReplSession, text: str) -> bool:
-    """Run a command; False if the session ends. Errors: DifflangError."""
-    # As in IPython.
-    if text.startswith("?"):
-        text = f":doc {text[1:].strip()}"
-    name, _, rest = text.partition(" ")
-    found = COMMANDS.get(name)
-    if found is None:
-        way = suggestion(name, COMMANDS, "`:help` lists them")
-        raise command_error(text, f"there is no command `{name}`", way)
-    if found.requires_argument and not rest.strip():
-        raise command_error(text, f"usage of `{name}`: `{found.usage}`")
-    return found.action(repl, rest.strip()) is not False
-
-
-def command_error(text: str, message: str, *ways: str, code: str = "") -> DifflangError:
-    """A report about a command."""
-    source = Source("<input>", text)
-    return DifflangError(Diagnostic(code, message, (Label(Span(source, 0, len(text))),), ways))
-
-
 # ---- Queries
 
 
-@register(":t EXPRESSION", "show the type of an expression without computing it")
+@meta_command(":t EXPRESSION", "show the type of an expression without computing it")
 def type_of_expression(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import signature_text
     from difflang.types.language_types import show_type
@@ -110,7 +57,7 @@ def list_names(repl: ReplSession) -> str:
     return "nothing has been declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
 
 
-@register(":doc NAME", "show what a name means; also `?NAME`")
+@meta_command(":doc NAME", "show what a name means; also `?NAME`")
 def describe_name(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import describe_symbol, member_names, visible_names
 
@@ -128,7 +75,7 @@ def describe_name(repl: ReplSession, text: str) -> None:
     repl.print_text(found)
 
 
-@register(":why [CODE]", "explain an error code; without one, that of the last report")
+@meta_command(":why [CODE]", "explain an error code; without one, that of the last report")
 def explain_code(repl: ReplSession, text: str) -> None:
     code = text or repl.last_code
     try:
@@ -137,21 +84,21 @@ def explain_code(repl: ReplSession, text: str) -> None:
         raise command_error(f":why {text}", error.message) from None
 
 
-@register(":ir EXPRESSION", "show the graph of an expression, or of a function: `:ir f x=f32[3]`")
+@meta_command(":ir EXPRESSION", "show the graph of an expression, or of a function: `:ir f x=f32[3]`")
 def print_ir(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     repl.print_text(graph_text(repl.session, text, "optimized").rstrip())
 
 
-@register(":hlo EXPRESSION", "show the same as StableHLO for XLA")
+@meta_command(":hlo EXPRESSION", "show the same as StableHLO for XLA")
 def print_stablehlo(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     repl.print_text(graph_text(repl.session, text, "stablehlo").rstrip())
 
 
-@register(":mem FUNCTION", "show how much memory a function needs: `:mem f x=f32[3]`")
+@meta_command(":mem FUNCTION", "show how much memory a function needs: `:mem f x=f32[3]`")
 def memory_report(repl: ReplSession, text: str) -> None:
     from difflang.tools.memory_report import MemoryOptions, function_memory
     from difflang.tools.session_queries import parse_function_call
@@ -160,7 +107,7 @@ def memory_report(repl: ReplSession, text: str) -> None:
     repl.show_report(function_memory(repl.session.program, decl, MemoryOptions(specs)))
 
 
-@register(":check FUNCTION", "check the derivative of a function")
+@meta_command(":check FUNCTION", "check the derivative of a function")
 def check_gradient(repl: ReplSession, text: str) -> None:
     from difflang.tools.check_grad import CheckGradOptions, check_grad_with_globals
     from difflang.tools.session_queries import parse_function_call
@@ -175,7 +122,7 @@ def check_gradient(repl: ReplSession, text: str) -> None:
         raise DifflangError(*found.diagnostics())
 
 
-@register(":time EXPRESSION", "time an expression, on the first run and on later ones")
+@meta_command(":time EXPRESSION", "time an expression, on the first run and on later ones")
 def time_expression(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import expression_runner
 
@@ -190,7 +137,7 @@ def time_expression(repl: ReplSession, text: str) -> None:
     repl.print_text(f"first {format_seconds(times[0])}, then {format_seconds(then)} (median of {len(times) - 1})")
 
 
-@register(":g FUNCTION", "show the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
+@meta_command(":g FUNCTION", "show the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
 def print_gradient(repl: ReplSession, text: str) -> None:
     from difflang.tools.derive.derive import MODES, DeriveOptions, derive_function
     from difflang.tools.session_queries import parse_function_call
@@ -207,7 +154,7 @@ def print_gradient(repl: ReplSession, text: str) -> None:
     repl.print_text(text.rstrip())
 
 
-@register(":trace FUNCTION", "trace a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
+@meta_command(":trace FUNCTION", "trace a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
 def trace_function(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import parse_function_call
     from difflang.tools.trace_call import TraceOptions, trace_declaration
@@ -222,7 +169,7 @@ def trace_function(repl: ReplSession, text: str) -> None:
 # ---- Files and earlier inputs
 
 
-@register(":load FILE", "run a file in this session")
+@meta_command(":load FILE", "run a file in this session")
 def load_file(repl: ReplSession, text: str) -> None:
     repl.loaded, path = text, Path(text)
     source = read_source(path, text)
@@ -230,14 +177,14 @@ def load_file(repl: ReplSession, text: str) -> None:
     repl.run_text(source.text, text)
 
 
-@register(":reload", "run the last loaded file again")
+@meta_command(":reload", "run the last loaded file again")
 def reload_file(repl: ReplSession, text: str) -> None:
     if not repl.loaded:
         raise command_error(":reload", "no file has been loaded", "load one with `:load FILE`")
     load_file(repl, repl.loaded)
 
 
-@register(":save FILE", "write every input that ran to a new file")
+@meta_command(":save FILE", "write every input that ran to a new file")
 def save_inputs(repl: ReplSession, text: str) -> None:
     try:
         # Mode `x`: never overwrite a file.
@@ -249,7 +196,7 @@ def save_inputs(repl: ReplSession, text: str) -> None:
         ) from None
 
 
-@register(":edit [NAME]", "edit a function, or the last input, in $EDITOR, and run it")
+@meta_command(":edit [NAME]", "edit a function, or the last input, in $EDITOR, and run it")
 def edit_input(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import declaration_source
 
@@ -287,19 +234,19 @@ def edit_in_editor(text: str) -> str:
             os.unlink(name)
 
 
-@register(":undo", "undo the last input")
+@meta_command(":undo", "undo the last input")
 def undo_input(repl: ReplSession, text: str) -> None:
     gone = repl.session.undo()
     repl.print_text(f"removed: {gone}" if gone is not None else "there is nothing to undo")
 
 
-@register(":help", "show this list")
+@meta_command(":help", "show this list")
 def list_commands(repl: ReplSession, text: str) -> None:
     width = max(len(c.usage) for c in COMMANDS.values())
     rows = [f"{c.usage:<{width}}  {c.help}" for c in COMMANDS.values()]
     repl.print_text("\n".join([*rows, "", "`_` is the last value; an input that ends with `;` shows nothing."]))
 
 
-@register(":quit", "end the session; Ctrl-D does too")
+@meta_command(":quit", "end the session; Ctrl-D does too")
 def quit_session(repl: ReplSession, text: str) -> bool:
     return False

@@ -13,8 +13,10 @@ import click
 from msgspec import Struct
 
 from difflang.base.crash_report import report_crash
-from difflang.base.diagnostics import Diagnostic, DifflangError, render
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label, render
+from difflang.base.error_codes import suggestion
 from difflang.base.process_termination import allow_interrupts
+from difflang.base.source import Source, Span
 from difflang.syntax.repl_input import is_command, split_inputs, strip_prompts
 from difflang.tools.completion_candidates import CompletionNames
 
@@ -111,8 +113,6 @@ class ReplSession(Struct, eq=False):
 
     def run_single(self, text: str) -> bool:
         """Run a single input."""
-        from difflang.cli.repl.meta_commands import run_command
-
         try:
             # People type `exit` and `exit()` out of habit.
             if (meant := text.removesuffix("()")) in PLAIN_COMMANDS and not self.has_name(meant):
@@ -188,3 +188,54 @@ class ReplSession(Struct, eq=False):
         self.last_code = codes[0] or self.last_code
         self.exit_code = self.exit_code or (3 if all(code.startswith("DL09") for code in codes) else 1)
         click.echo(error.render(self.colored), err=True)
+
+
+# ---- Commands, which `meta_commands` registers
+
+
+class ReplCommand(Struct, frozen=True):
+    """A command with its usage and help. `action` returns False to end the session."""
+
+    usage: str
+    help: str
+    action: Callable[[ReplSession, str], bool | None]
+
+    @property
+    def requires_argument(self) -> bool:
+        """Whether it needs an argument."""
+        return " " in self.usage and "[" not in self.usage
+
+
+COMMANDS: dict[str, ReplCommand] = {}
+CommandAction = Callable[[ReplSession, str], "bool | None"]
+
+
+def meta_command(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
+    """Decorator: registers a command under the first word of its usage."""
+
+    def entered(act: CommandAction) -> CommandAction:
+        COMMANDS[usage.split()[0]] = ReplCommand(usage, help, act)
+        return act
+
+    return entered
+
+
+def run_command(repl: ReplSession, text: str) -> bool:
+    """Run a command; False if the session ends. Errors: DifflangError."""
+    # As in IPython.
+    if text.startswith("?"):
+        text = f":doc {text[1:].strip()}"
+    name, _, rest = text.partition(" ")
+    found = COMMANDS.get(name)
+    if found is None:
+        way = suggestion(name, COMMANDS, "`:help` lists them")
+        raise command_error(text, f"there is no command `{name}`", way)
+    if found.requires_argument and not rest.strip():
+        raise command_error(text, f"usage of `{name}`: `{found.usage}`")
+    return found.action(repl, rest.strip()) is not False
+
+
+def command_error(text: str, message: str, *ways: str, code: str = "") -> DifflangError:
+    """A report about a command."""
+    source = Source("<input>", text)
+    return DifflangError(Diagnostic(code, message, (Label(Span(source, 0, len(text))),), ways))

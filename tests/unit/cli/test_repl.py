@@ -20,8 +20,8 @@ from prompt_toolkit.output import DummyOutput
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.cli.repl import terminal
-from difflang.cli.repl.meta_commands import COMMANDS, edit_in_editor
-from difflang.cli.repl.session import CompilerLoader, ReplSession
+from difflang.cli.repl.meta_commands import edit_in_editor
+from difflang.cli.repl.session import COMMANDS, CompilerLoader, ReplSession
 from difflang.cli.repl.terminal import ReplCompleter, highlight_lines, run_terminal
 from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import parse
