@@ -36,12 +36,12 @@ from difflang.recursion.basic_blocks import (
     BranchTerminator,
     CallTerminator,
     CodeFragment,
-    ControlFlowGraph,
     GroupFunction,
     JumpTerminator,
     ReturnTerminator,
     free_values,
 )
+from difflang.recursion.control_flow_graph import ControlFlowGraph
 
 FRAME_CAPACITY, STEP_CAPACITY = capacity_dim("frames"), capacity_dim("steps")
 INDEX = Tensor(I32)

@@ -18,7 +18,7 @@ import difflang.elaborate.statements.basic_statements
 import difflang.elaborate.statements.branches
 import difflang.elaborate.statements.loops
 import difflang.ops.loop.step_transpose
-import difflang.recursion.basic_blocks
+import difflang.recursion.control_flow_graph
 import support.random_programs
 from derivatives import composed, literal
 from difflang.ad.expand_derivatives import differentiate
@@ -303,7 +303,7 @@ def test_a_wrong_step_of_recursion_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(support.random_programs, "GROUPS", (1,))
     seeds = range(20)
     assert sum(computes_otherwise(seed) for seed in seeds) == 0
-    monkeypatch.setattr(difflang.recursion.basic_blocks.ControlFlowGraph, "is_last", lambda *_: True)
+    monkeypatch.setattr(difflang.recursion.control_flow_graph.ControlFlowGraph, "is_last", lambda *_: True)
     assert sum(computes_otherwise(seed) for seed in seeds) > 5
 
 

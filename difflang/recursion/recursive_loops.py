@@ -1,13 +1,12 @@
-"""Turns loops and comprehensions whose steps make recursive calls into basic blocks: a loop head, and the step.
+"""Loops and comprehensions whose steps make recursive calls: their parts, and the equations that read and write items.
 
 Items are sliced out of the input arrays where they are read; outputs are written into arrays that pass from step to
-step.
+step. A condition that makes a recursive call is moved into the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,13 +15,9 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, I32, History, Tensor, Type, sequence_item_type
-from difflang.ops.ad_interface import zeros
 from difflang.ops.control.recursive_call import recursion_in_checkpoint_error
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.step_transpose import split_at
-
-if TYPE_CHECKING:
-    from difflang.recursion.basic_blocks import CodeFragment, ControlFlowGraph
 
 INDEX, BOOL_SCALAR = Tensor(I32), Tensor(BOOL)
 
@@ -83,50 +78,6 @@ class EquationWriter:
         return tuple(self.builder.eqns)
 
 
-def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> CodeFragment:
-    """The code that enters a loop; `rest` is the code after the loop."""
-    from difflang.recursion.basic_blocks import (
-        BasicBlock,
-        BranchTerminator,
-        CodeFragment,
-        JumpTerminator,
-        prune_fragment,
-    )
-
-    it = RecursiveLoop.of(eqn)
-    if any(map(blocks.has_group_call, [e for go in it.regions[1:] for e in go.eqns])):
-        ahead = carry_condition(eqn)
-        blocks.look_into(ahead)
-        return blocks.split_at_calls(ahead, eqn.operands, blocks.continuation(eqn, rest))
-    start, home = EquationWriter(eqn), Builder()
-    kept = eqn.results[int(it.indexed) + len(it.carry) :]
-    first = [start.number(0), *it.carry, *[zeros(start.builder, v.type) for v in kept]]
-    index, *state = [Value(v.type, home, v.hint) for v in first]
-    carry, ys = state[: len(it.carry)], state[len(it.carry) :]
-    done = blocks.continuation(eqn, rest)((index, *state) if it.indexed else tuple(ys))
-    test_eqns, running = has_next_step(blocks, it, eqn, index, carry)
-    always = (*it.consts, *it.xs, *([it.limit] if it.limit else ()))
-    end = BranchTerminator(running, (CodeFragment((), JumpTerminator(blocks.placeholder_block, always)), done))
-    # The step jumps to the head and the head branches to the step: the head starts with a placeholder jump, whose
-    # operands keep live what every step reads, and gets its real branch when the step exists.
-    head: BasicBlock = blocks.add((index, *state), CodeFragment(test_eqns, end))
-
-    def next_step(results: Values) -> CodeFragment:
-        to = EquationWriter(eqn)
-        count = to.one("add", INDEX, index, to.number(1))
-        new = [to.set_item(y, v, index) for y, v in zip(ys, results[len(carry) :], strict=True)]
-        return CodeFragment(to.eqns, JumpTerminator(head, (count, *results[: len(carry)], *new, *head.live)))
-
-    reads = EquationWriter(eqn)
-    items = [reads.item(x, index) for x in it.xs]
-    body = blocks.split_at_calls(
-        it.regions[0], (*([index] if it.indexed else ()), *it.consts, *carry, *items), next_step
-    )
-    step = prune_fragment(CodeFragment((*reads.eqns, *body.eqns), body.end))
-    head.code = CodeFragment(head.code.eqns, BranchTerminator(running, (step, done)))
-    return CodeFragment(start.eqns, JumpTerminator(head, (*first, *head.live)))
-
-
 def carry_condition(eqn: Eqn) -> Graph:
     """Rewrite a loop whose condition makes recursive calls: its steps compute the condition and carry its value."""
     # The condition is evaluated before the loop and at the end of each step, so as often as before.
@@ -162,20 +113,3 @@ def carried_condition(go: Graph) -> Graph:
     for param in go.params:
         builder.param(param.type, param.hint)
     return builder.finish([builder.param(BOOL_SCALAR)])
-
-
-def has_next_step(
-    blocks: ControlFlowGraph, it: RecursiveLoop, eqn: Eqn, index: Value, carry: Sequence[Value]
-) -> tuple[tuple[Eqn, ...], Value]:
-    """The equations that decide whether there is another step, and the value that says so."""
-    # A negative limit means no limit: only the condition ends the loop.
-    to = EquationWriter(eqn)
-    limit = to.number(it.length) if it.limit is None else it.limit
-    in_range = to.one("lt", BOOL_SCALAR, index, limit)
-    if len(it.regions) == 1:
-        return to.eqns, in_range
-    in_range = to.one("logical_or", BOOL_SCALAR, in_range, to.one("lt", BOOL_SCALAR, limit, to.number(0)))
-    eqns, (on,) = blocks.copy_equations(it.regions[1], (index, *it.consts, *carry))
-    both = EquationWriter(eqn)
-    running = both.one("logical_and", BOOL_SCALAR, in_range, on)
-    return (*to.eqns, *eqns, *both.eqns), running
