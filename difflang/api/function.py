@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -88,6 +88,9 @@ class Function(InspectMixin):
             if not kwargs and not self.captures and not self._has_dims:
                 self._dispatch.remember(found, args)
             return value
+
+    def _with_type(self, type: ClosureType, sizes: Dims | None = None) -> Self:
+        return self.__class__(self.loaded, type, self.captures, self.sizes if sizes is None else sizes)
 
     def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""

@@ -5,23 +5,20 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from difflang.api.signature import Parameter, Signature
+from difflang.api.transforms import TransformMixin
 from difflang.syntax import tree
 from difflang.syntax.doc_pages import first_sentence
 from difflang.tools.emit import EFFECTS
 from difflang.types.module_scope import ModuleScope
 
-if TYPE_CHECKING:
-    from difflang.api.function import Function
-
 COLUMNS = ("parameter", "type", "")
 
 
-def function_mimebundle(f: Function) -> dict[str, str]:
+def function_mimebundle(f: TransformMixin) -> dict[str, str]:
     """A function in all display formats."""
     signature = f.signature
     rows = tuple([(p.name, p.type_text or "any", parameter_remark(p)) for p in signature.parameters])
@@ -45,7 +42,7 @@ def signature_notes(signature: Signature) -> Iterable[str]:
         yield ", ".join([EFFECTS[effect] for effect in signature.effects])
 
 
-def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Function]) -> dict[str, str]:
+def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[TransformMixin]) -> dict[str, str]:
     """A module: its functions with the first sentence of their docs, and its records and enums."""
     rows = [(f"{f.__name__}{f.signature.types}", first_sentence(f.__doc__ or "")) for f in functions]
     for record in module.records.values():

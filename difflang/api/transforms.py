@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from difflang.api.loaded_program import Dims, LoadedProgram
 from difflang.api.option_values import class_with_article, parse_jet_order, parse_size
@@ -15,9 +15,6 @@ from difflang.driver.type_specs import MOST
 from difflang.types.function_code import DerivativeCode, VmapCode, Wrt
 from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import make_error
-
-if TYPE_CHECKING:
-    from difflang.api.function import Function
 
 WrtSpec = int | str | Sequence[int | str]
 
@@ -35,54 +32,54 @@ class TransformMixin(Unpicklable):
 
     # ---- Derivatives
 
-    def grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def grad(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
         Several parameters give a record with those names. The function's result must be one real number.
         """
         return self._derivative("grad", wrt, more)
 
-    def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """The value, and the gradient as by `grad`."""
         return self._derivative("value_and_grad", wrt, more)
 
-    def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its tangent."""
         return self._derivative("jvp", wrt, more)
 
-    def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
         return self._derivative("vjp", wrt, more)
 
-    def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
         return self._derivative("linearize", wrt, more)
 
-    def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
+    def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> Self:
         """A function of the arguments, then a tangent for each `wrt`: the Hessian-vector product."""
         return self._derivative("hvp", wrt, more)
 
-    def hessian(self, wrt: int | str = 0) -> Function:
+    def hessian(self, wrt: int | str = 0) -> Self:
         """All second derivatives as an array, `[..argument, ..argument]`."""
         return self._derivative("hessian", wrt, ())
 
-    def jacobian(self, wrt: int | str = 0) -> Function:
+    def jacobian(self, wrt: int | str = 0) -> Self:
         """All derivatives of an array as an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derivative("jacobian", wrt, ())
 
-    def jacfwd(self, wrt: int | str = 0) -> Function:
+    def jacfwd(self, wrt: int | str = 0) -> Self:
         """The Jacobian in forward mode."""
         return self._derivative("jacfwd", wrt, ())
 
-    def jacrev(self, wrt: int | str = 0) -> Function:
+    def jacrev(self, wrt: int | str = 0) -> Self:
         """The Jacobian in reverse mode."""
         return self._derivative("jacrev", wrt, ())
 
-    def deriv(self, wrt: int | str = 0) -> Function:
+    def deriv(self, wrt: int | str = 0) -> Self:
         """The derivative of a function of one number."""
         return self._derivative("deriv", wrt, ())
 
-    def jet(self, order: int, wrt: int | str = 0) -> Function:
+    def jet(self, order: int, wrt: int | str = 0) -> Self:
         """The Taylor coefficients up to an order, 0 to 64, in a scalar parameter, along a new first axis.
 
         Errors: DL0405 for an invalid order.
@@ -91,7 +88,7 @@ class TransformMixin(Unpicklable):
             known = parse_jet_order(order)
         return self._derivative("jet", wrt, (), known)
 
-    def _derivative(self, operator: str, wrt: WrtSpec, more: tuple[int | str, ...], order: int = 1) -> Function:
+    def _derivative(self, operator: str, wrt: WrtSpec, more: tuple[int | str, ...], order: int = 1) -> Self:
         with classify_errors():
             places = tuple(self._wrt_path(w) for w in (*wrt_list(wrt), *more))
             if not places:
@@ -99,10 +96,8 @@ class TransformMixin(Unpicklable):
                 raise make_error("DL0403", "name at least one parameter to differentiate with respect to", help=help)
             return self._with_type(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
-    def _with_type(self, type: ClosureType, sizes: Dims | None = None) -> Function:
-        from difflang.api.function import Function
-
-        return Function(self.loaded, type, self.captures, self.sizes if sizes is None else sizes)
+    def _with_type(self, type: ClosureType, sizes: Dims | None = None) -> Self:
+        raise NotImplementedError
 
     def _wrt_path(self, wrt: object) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
@@ -138,7 +133,7 @@ class TransformMixin(Unpicklable):
 
     # ---- `vmap`, and binding of sizes
 
-    def vmap(self, in_axes: InAxes = 0, out_axes: int | Sequence[int] = 0) -> Function:
+    def vmap(self, in_axes: InAxes = 0, out_axes: int | Sequence[int] = 0) -> Self:
         """The function on a batch, element by element, like `vmap` and comprehensions in the language.
 
         `in_axes` is the batch axis of each argument: one number for all, one per argument in order, or by name. None,
@@ -157,7 +152,7 @@ class TransformMixin(Unpicklable):
             code = VmapCode(tuple([axes.get(n) for n in self.full_signature.names]), parse_out_axes(out_axes))
             return self._with_type(ClosureType(code, (self.function_type,)))
 
-    def bind(self, **dims: int) -> Function:
+    def bind(self, **dims: int) -> Self:
         """The function with sizes bound: its `dim` parameters, and size names in the types of its parameters.
 
         A bound `dim` is no longer a parameter; arguments of other sizes are refused. `ir`, `lower`, `memory`, `cost`

@@ -10,7 +10,8 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from difflang.api.argument_types import ArgumentReader, describe_value
+from difflang.api.argument_leaves import describe_value
+from difflang.api.argument_types import ArgumentReader
 from difflang.api.option_values import class_with_article
 from difflang.api.record_classes import is_str_type
 from difflang.api.signature import Parameter, Signature
