@@ -25,7 +25,7 @@ from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.parser_tables import TerminalSet, load_tables
-from difflang.types.annotations import GENERIC_BOUNDS
+from difflang.types.type_resolver import GENERIC_BOUNDS
 
 ROOT = Path(__file__).resolve().parents[1]
 LITERALS = ("false", "true")

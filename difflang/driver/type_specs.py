@@ -16,11 +16,12 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.annotations import AnnotationResolver, TypeBinding, size_names
+from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.dtype_variables import DTYPE_BOUNDS
 from difflang.types.language_types import UNIT, FnType, LangType, TextType, leaf_types, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.type_resolver import TypeBinding
 from difflang.types.unify import Unifier
 
 NUMBER = re.compile(r"\s*-?\d{1,10}\s*", re.ASCII)

@@ -22,11 +22,11 @@ from difflang.syntax import tree
 from difflang.syntax.library_trees import parse_library
 from difflang.syntax.parse import ParsedModule, parse
 from difflang.syntax.tree_queries import pattern_names
-from difflang.types.annotations import GENERIC_BOUNDS, AnnotationResolver
-from difflang.types.enum_annotations import declared_bounds
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.module_scope import DeclaredName, ModuleScope
 from difflang.types.size_expressions import refuse_unbound_sizes
 from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.type_resolver import GENERIC_BOUNDS, declared_bounds
 from difflang.types.unify import Unifier
 
 # Importing these modules registers the elaborators of all kinds of syntax.

@@ -25,12 +25,12 @@ from difflang.ir.size_equality import Samples, SizeCondition, evaluate_dim
 from difflang.ir.symbolic_dims import Dim, Poly, dim_names
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.types.dtype_variables import DTypeParam, is_known_float, prune_dtype
-from difflang.types.function_code import Code
 from difflang.types.language_types import (
     KEY,
     NEVER,
     ClosureType,
     FnType,
+    FunctionCode,
     HistoryType,
     KeyType,
     LangType,
@@ -134,7 +134,7 @@ class SumTerm(Struct, frozen=True, eq=False, dict=True):
 
 
 class Closure(Struct, frozen=True, eq=False):
-    code: Code
+    code: FunctionCode
     captures: tuple[Term, ...]
 
 

@@ -28,10 +28,11 @@ from difflang.lower.capacity import Capacity, Growable
 from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.annotations import AnnotationResolver, TypeBinding
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType, default_open_dtypes, leaf_types
 from difflang.types.layered_bindings import LayeredBindings
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
+from difflang.types.type_resolver import TypeBinding
 from difflang.types.unify import Unifier
 
 GRAPHS_PER_PROGRAM = 16  # of regions, for which keys are made too

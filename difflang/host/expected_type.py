@@ -15,9 +15,10 @@ from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.syntax import tree
-from difflang.types.annotations import AnnotationResolver, TypeBinding
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType
 from difflang.types.type_errors import declared_type_error
+from difflang.types.type_resolver import TypeBinding
 
 
 class ExpectedType(Struct, eq=False):

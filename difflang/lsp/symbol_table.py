@@ -15,7 +15,7 @@ from difflang.ir.tensor_types import DTYPES
 from difflang.lsp.incremental_parse import ParsedPart
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import child_nodes
-from difflang.types.annotations import GENERIC_BOUNDS
+from difflang.types.type_resolver import GENERIC_BOUNDS
 
 BUILTIN_TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D", "vec", *GENERIC_BOUNDS))
 

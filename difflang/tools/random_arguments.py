@@ -15,7 +15,7 @@ from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import F32, Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
-from difflang.types.annotations import AnnotationResolver, TypeBinding, size_names
+from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.language_types import (
     KeyType,
     LangType,
@@ -28,6 +28,7 @@ from difflang.types.language_types import (
 )
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
+from difflang.types.type_resolver import TypeBinding
 from difflang.types.unify import Unifier
 
 Range = tuple[float, float] | None  # uniform; None is a normal distribution

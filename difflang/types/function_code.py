@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -15,13 +15,10 @@ from difflang.base.partial_equality import PartialEquality
 from difflang.base.source import Span
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import DType, Tensor
+from difflang.ops.control.opaque_call import OpaqueFunction
 from difflang.syntax import tree
-
-if TYPE_CHECKING:
-    from difflang.base.source import Span
-    from difflang.ops.control.opaque_call import OpaqueFunction
-    from difflang.types.language_types import FnType, LangType
-    from difflang.types.module_scope import ModuleScope, StaticNumber
+from difflang.types.language_types import FnType, FunctionCode, LangType, show_type
+from difflang.types.module_scope import ModuleScope, StaticNumber
 
 
 class StaticCapture(Struct, frozen=True):
@@ -61,7 +58,7 @@ def swap_bindings(both: Sequence[dict[str, Any]], names: Iterable[str], now: Seq
         known.update(new)
 
 
-class FnCode(Struct, frozen=True):
+class FnCode(FunctionCode, frozen=True):
     """A declared function. A nested one captures `names` from the function around it."""
 
     decl: tree.Fn
@@ -74,7 +71,7 @@ class FnCode(Struct, frozen=True):
         return self.decl.name
 
 
-class LambdaCode(Struct, frozen=True):
+class LambdaCode(FunctionCode, frozen=True):
     """A lambda. It captures `names` from its scope."""
 
     decl: tree.Lambda
@@ -86,8 +83,12 @@ class LambdaCode(Struct, frozen=True):
     def __str__(self) -> str:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."
 
+    @property
+    def is_linear(self) -> bool:
+        return self.decl.linear
 
-class BuiltinCode(Struct, frozen=True):
+
+class BuiltinCode(FunctionCode, frozen=True):
     """A built-in function."""
 
     name: str
@@ -96,7 +97,7 @@ class BuiltinCode(Struct, frozen=True):
         return self.name
 
 
-class RecordCode(Struct, frozen=True):
+class RecordCode(FunctionCode, frozen=True):
     """The constructor of a record."""
 
     decl: tree.Record
@@ -106,7 +107,7 @@ class RecordCode(Struct, frozen=True):
         return self.decl.name
 
 
-class VariantCode(Struct, frozen=True):
+class VariantCode(FunctionCode, frozen=True):
     """The constructor of a variant of an enum that has fields."""
 
     decl: tree.Enum
@@ -120,7 +121,7 @@ class VariantCode(Struct, frozen=True):
 Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of fields
 
 
-class DerivativeCode(PartialEquality, frozen=True, eq=False):
+class DerivativeCode(PartialEquality, FunctionCode, frozen=True, eq=False):
     """`grad[w](f)` or another derivative operator; captures `f`."""
 
     operator: str
@@ -137,7 +138,7 @@ class DerivativeCode(PartialEquality, frozen=True, eq=False):
 PRIME = DerivativeCode("deriv", ((0,),))  # of `f'`
 
 
-class LinearMapCode(PartialEquality, frozen=True, eq=False):
+class LinearMapCode(PartialEquality, FunctionCode, frozen=True, eq=False):
     """A linear map, such as `vjp` and `linearize` return beside the value.
 
     It captures the tags of its domain and of its result, then the residuals of `graph`. Equal maps share one graph.
@@ -151,12 +152,18 @@ class LinearMapCode(PartialEquality, frozen=True, eq=False):
     transposed: Graph | None = None
 
     def __str__(self) -> str:
-        from difflang.types.language_types import FnType, show_type
+        return show_type(self.signature)
 
-        return show_type(FnType((self.domain,), self.gives, linear=True))
+    @property
+    def signature(self) -> FnType:
+        return FnType((self.domain,), self.gives, linear=True)
+
+    @property
+    def is_linear(self) -> bool:
+        return True
 
 
-class VmapCode(Struct, frozen=True):
+class VmapCode(FunctionCode, frozen=True):
     """`vmap(f)`; captures `f`. Python may choose the batch axis of each argument and of the result."""
 
     # The batch axis of each parameter, None for a shared one; () for the first axis of each.
@@ -167,7 +174,7 @@ class VmapCode(Struct, frozen=True):
         return "vmap"
 
 
-class ConvertCode(Struct, frozen=True):
+class ConvertCode(FunctionCode, frozen=True):
     """`f64(x)`: conversion to an element type."""
 
     dtype: DType
@@ -176,7 +183,7 @@ class ConvertCode(Struct, frozen=True):
         return self.dtype.name
 
 
-class AscribedCode(PartialEquality, frozen=True, eq=False):
+class AscribedCode(PartialEquality, FunctionCode, frozen=True, eq=False):
     """A function with an ascribed type, such as that of the parameter it was passed for; captures the function.
 
     Nothing has bound the sizes `open` in that type: each call does.
@@ -194,8 +201,16 @@ class AscribedCode(PartialEquality, frozen=True, eq=False):
     def __str__(self) -> str:
         return self.name.strip("`")
 
+    @property
+    def signature(self) -> FnType | None:
+        return None if self.open else self.type
 
-class OpaqueFnCode(Struct, frozen=True):
+    @property
+    def is_linear(self) -> bool:
+        return self.type.linear
+
+
+class OpaqueFnCode(FunctionCode, frozen=True):
     """A function parameter supplied by the caller of a compiled program: only its type is known."""
 
     function: OpaqueFunction
@@ -204,30 +219,6 @@ class OpaqueFnCode(Struct, frozen=True):
     def __str__(self) -> str:
         return self.function.name
 
-
-Code = (
-    AscribedCode
-    | ConvertCode
-    | FnCode
-    | OpaqueFnCode
-    | LambdaCode
-    | BuiltinCode
-    | RecordCode
-    | VariantCode
-    | DerivativeCode
-    | LinearMapCode
-    | VmapCode
-)
-
-
-def is_linear_code(code: Code) -> bool:
-    """Whether a function with this code is linear, by construction or by its ascribed type."""
-    match code:
-        case LinearMapCode():
-            return True
-        case LambdaCode(decl=decl):
-            return decl.linear
-        case AscribedCode(type=type):
-            return type.linear
-        case _:
-            return False
+    @property
+    def signature(self) -> FnType:
+        return self.type

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.enum_annotations import declared_bounds, enum_type
 from difflang.types.language_types import (
     TAG,
     ClosureType,
@@ -28,6 +27,7 @@ from difflang.types.language_types import (
     tangent_type,
 )
 from difflang.types.type_errors import DeferCheck
+from difflang.types.type_resolver import TypeResolver, declared_bounds
 from difflang.types.unify import Unifier
 
 # ---- The least common type
@@ -247,21 +247,18 @@ def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> L
 
     With `rigid`, unknown sizes become names and every declared type is accepted.
     """
-    # A late import: annotations need joins.
-    from difflang.types.annotations import AnnotationResolver
-
     if None in of.args and not rigid:
         return None
     assert of.home is not None
     generics = declared_bounds(of.decl)
     bound = {n: a for n, a in zip(generics, of.args, strict=True) if a is not None}
     try:
-        found = enum_type(AnnotationResolver(unifier, of.home, bound, generics, rigid), of.decl, bound)  # type: ignore[arg-type]
+        found = TypeResolver(unifier, of.home, bound, generics, rigid).enum_type(of.decl, bound)  # type: ignore[arg-type]
     except (DifflangError, DeferCheck):
         return None
     if not rigid and contains_kind(found, (FnType, TextType)):
         return None
-    return lazy_tangent_type(found) if of.tangent else found
+    return tangent_type(found) if of.tangent else found
 
 
 def has_tangent_in_other_variant(unifier: Unifier, type: LangType) -> bool:
@@ -274,10 +271,6 @@ def has_tangent_in_other_variant(unifier: Unifier, type: LangType) -> bool:
             return every is not None and any(prune_dtype(t.dtype).differentiable for t in leaf_types(every))
         case _:
             return False
-
-
-def lazy_tangent_type(type: LangType) -> LangType:
-    return tangent_type(type)
 
 
 def contains_kind(type: LangType, kinds: tuple[Any, ...]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,10 +17,6 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES, I32, U32, DType, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import DTYPE_BOUNDS, default_dtype, dtype_text, prune_dtype
-
-if TYPE_CHECKING:
-    from difflang.types.function_code import Code
-
 
 # ---- Kinds of types
 
@@ -140,10 +135,24 @@ class SumType(Struct, frozen=True, dict=True):
         return "one of " + ", ".join(map(show_type, self.options))
 
 
+class FunctionCode(Struct, frozen=True):
+    """The code of a function value; `function_code` has the kinds."""
+
+    @property
+    def signature(self) -> FnType | None:
+        """The type of the function, if its code declares one."""
+        return None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the function is linear, by construction or by its ascribed type."""
+        return False
+
+
 class ClosureType(Struct, frozen=True):
     """A function value: its code and the types of its captures. Two lambdas never have the same type."""
 
-    code: Code
+    code: FunctionCode
     captures: tuple[LangType, ...]
 
     def __str__(self) -> str:
@@ -256,9 +265,7 @@ def tangent_type(type: LangType) -> LangType:
 def is_linear_type(type: LangType) -> bool:
     """Whether it is the type of a function known to be linear."""
     if isinstance(type, ClosureType):
-        from difflang.types.function_code import is_linear_code
-
-        return is_linear_code(type.code)
+        return type.code.is_linear
     if isinstance(type, SumType):
         return all(map(is_linear_type, type.options))
     return isinstance(type, FnType) and type.linear
@@ -266,17 +273,7 @@ def is_linear_type(type: LangType) -> bool:
 
 def function_signature(type: ClosureType | FnType) -> FnType | None:
     """The signature of a function, if its code declares one."""
-    if isinstance(type, FnType):
-        return type
-    from difflang.types.function_code import AscribedCode, LinearMapCode, OpaqueFnCode
-
-    match type.code:
-        case LinearMapCode(domain=takes, gives=gives):
-            return FnType((takes,), gives, linear=True)
-        case AscribedCode(type=known, open=()) | OpaqueFnCode(type=known):
-            return known
-        case _:
-            return None
+    return type if isinstance(type, FnType) else type.code.signature
 
 
 def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:

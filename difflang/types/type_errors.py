@@ -10,10 +10,11 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
 from difflang.base.fixes import did_you_mean, replacement_fix
 from difflang.base.package_data import stdlib_enum_of_variant, stdlib_module_of_name
 from difflang.base.source import Span
+from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_name_import
-from difflang.types.dtype_variables import DTypeVar, prune_dtype
+from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeVar, prune_dtype
 from difflang.types.language_types import UNIT, LangType, RecordType, show_type, stack_axes
 from difflang.types.suggested_fixes import declared_dtype_fix
 
@@ -162,6 +163,25 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
         help=way,
         fixes=fixes,
     )
+
+
+def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: object, use: Span) -> DifflangError:
+    """The report of an argument of the wrong kind: a size for an element type, i32 for a float."""
+    is_a = "a size" if isinstance(found, (int, Poly)) else "an element type" if isinstance(found, DType) else "a type"
+    bound = next((g.bound for g in decl.generics if g.span == use), None) or ""
+    accepted = DTYPE_BOUNDS.get(bound, ())
+    reason = f"here it is one of {', '.join(map(str, accepted))}" if accepted else "it is used here"
+    message = f"the {declaration_kind(decl)} `{decl.name}` does not take `{given.text}` here"
+    way = f"it is `{declaration_head(decl)}`"
+    if isinstance(found, Poly) and given.text.isidentifier():  # a name that nothing declares is a size
+        way = f"write a type here; or declare `{given.text}` for any: `fn f[{given.text}{bound and f': {bound}'}](…)`"
+    return make_error("DL0301", message, (given, f"this is {is_a}"), (use, reason), help=way)
+
+
+def declaration_head(decl: tree.Record | tree.Enum) -> str:
+    """The head of a declaration: its name and generics."""
+    args = ", ".join(g.name for g in decl.generics)
+    return f"{decl.name}[{args}]" if args else decl.name
 
 
 def rebound_name_error(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:

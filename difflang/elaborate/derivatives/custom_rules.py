@@ -47,7 +47,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import body_value
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import default_dtype
-from difflang.types.function_code import FnCode, LambdaCode, is_linear_code
+from difflang.types.function_code import FnCode, LambdaCode
 from difflang.types.join_types import least_common_type
 from difflang.types.language_types import (
     KEY_DATA,
@@ -321,7 +321,7 @@ def evaluate_rule(
         raise AlreadyReported
     place = body_value(rule.body).span
     match result:
-        case Tuple(items=(value, Closure(code=how) as change)) if is_linear_code(how):
+        case Tuple(items=(value, Closure(code=how) as change)) if how.is_linear:
             pass
         case _:
             found = f"this is {show_type(type_of(result))}"

@@ -23,7 +23,6 @@ from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, Dim, Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
-from difflang.types.enum_annotations import declared_bounds
 from difflang.types.language_types import (
     KEY_DATA,
     ClosureType,
@@ -37,6 +36,7 @@ from difflang.types.language_types import (
     VariantType,
     show_type,
 )
+from difflang.types.type_resolver import declared_bounds
 from difflang.types.unify import Unifier
 
 StoredLeaf = Tensor | TextType | KeyType
