@@ -69,13 +69,9 @@ Operand = Value | complex
 
 def apply_operator(name: str, *operands: Operand) -> Value:
     """Apply the op of that name; plain numbers become splat constants of the other operand's type."""
-    from difflang.ir.op import OPS
-
-    numbers = [i for i, x in enumerate(operands) if not isinstance(x, Value)]
-    if not numbers:
-        return OPS[name].one(*operands)  # pyright: ignore[reportArgumentType]  all of them are values
-    like = next(x for x in operands if isinstance(x, Value))
-    return OPS[name].one(*[x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands])
+    values = [x for x in operands if isinstance(x, Value)]
+    home, type = max([v.home for v in values], key=lambda builder: builder.depth), values[0].type
+    return home.one(name, *[x if isinstance(x, Value) else home.const(x, type) for x in operands])
 
 
 class ExternalObject:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEX_DTYPE_OF, REAL_DTYPE_OF, DType, Tensor, Type
-
-if TYPE_CHECKING:
-    from difflang.ir.region_dataflow import RegionDataflow
 
 
 class TypeMismatch(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
-from difflang.ir.region_dataflow import call_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -75,6 +75,12 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(at.cts), *present_values(ct_choices)]
     outs = emit_call(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
     return unpack_cotangents(outs, back.active, back.chosen, at.choices)
+
+
+def call_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`call(*operands) {body}`."""
+    operands = [RegionSlot(i, (i,), invariant=True) for i in range(len(eqn.operands))]
+    return RegionDataflow((*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))))
 
 
 call = OPS.declare(

@@ -17,7 +17,7 @@ from typing import Any
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
-from difflang.ir.region_dataflow import checkpoint_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -168,6 +168,15 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["recompute"], loop_step_attrs(eqn)
     )
     return unpack_cotangents(outs, back.active, back.chosen, at.choices)
+
+
+def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`checkpoint(*operands) {body}`."""
+    operands = [RegionSlot(i, (i,), invariant=True) for i in range(len(eqn.operands))]
+    results = [RegionSlot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
+    # Returned values without a result are what the block saves for reverse mode.
+    saved = [RegionSlot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
+    return RegionDataflow((*operands, *results, *saved), never_inlined=True)
 
 
 checkpoint = OPS.declare(

@@ -10,7 +10,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
-from difflang.ir.region_dataflow import cond_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -178,6 +178,12 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     branches = [restrict_choices(back, chosen).graph for back in backs]
     operands = [pred, *nonlinear_operands(at.nonlinear[1:], rest), *present_values(at.cts), *present_values(ct_choices)]
     return [None, *unpack_cotangents(at.builder.emit(cond, operands, tuple(branches)), active, chosen, at.choices)]
+
+
+def cond_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`cond(pred, *operands) {then} {else}`."""
+    operands = [RegionSlot(i + 1, (i, i), invariant=True) for i in range(len(eqn.operands) - 1)]
+    return RegionDataflow((*operands, *(RegionSlot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
 
 
 cond = OPS.declare(

@@ -12,7 +12,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
-from difflang.ir.region_dataflow import map_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor, Type, sequence_item_type, stacked_type
 from difflang.ops.ad_interface import (
@@ -264,6 +264,21 @@ def transpose_as_loop(
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
     attrs: dict[str, Any] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
     return list(builder.emit(loop, operands, (step,), **attrs)[1:])
+
+
+def map_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`map(*consts, *xs) {body}`."""
+    consts = eqn.attrs["consts"]
+    assert isinstance(consts, int)
+    operands = [
+        RegionSlot(i, (i,), counted="consts" if i < consts else "", invariant=i < consts)
+        for i in range(len(eqn.operands))
+    ]
+    return RegionDataflow(
+        (*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))),
+        repeats=True,
+        new_consts_at=consts,
+    )
 
 
 map_ = OPS.declare(

@@ -12,7 +12,7 @@ from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
-from difflang.ir.region_dataflow import invertible_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -93,6 +93,17 @@ def interleave_tangents(values: Sequence[Value], state: int, more: int, count: i
     """`count` values and then their tangents, reordered so that the state's tangents follow the state."""
     tangents = values[count:]
     return [*values[:state], *tangents[:more], *values[state:count], *tangents[more:]]
+
+
+def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`invertible(*state, *others) {step} {back}`: each region takes and returns the state, as a loop's step does."""
+    state = eqn.attrs["state"]
+    assert isinstance(state, int)
+    held = [RegionSlot(i, (i, i), (i, i), i, "state") for i in range(state)]
+    others = [RegionSlot(i, (i, i), invariant=True) for i in range(state, len(eqn.operands))]
+    return RegionDataflow(
+        (*held, *others, *(RegionSlot(returns=(j, None), result=j) for j in range(state, len(eqn.results))))
+    )
 
 
 invertible = OPS.declare(

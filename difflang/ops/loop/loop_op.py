@@ -17,7 +17,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, Inactive, MaybeValue, Op, OperandRules, TypeSolver
-from difflang.ir.region_dataflow import loop_dataflow
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type, sequence_item_type, stacked_type
 from difflang.ops.ad_interface import (
@@ -252,6 +252,24 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     ]
     outs = emit_loop(at.builder, operands, (whole,), attrs, kinds)[1:]
     return unpack_cotangents(ungroup_results(outs, back, incoming), back.active, back.chosen, at.choices)
+
+
+def loop_dataflow(eqn: Eqn) -> RegionDataflow:
+    """`loop(limit, *consts, *carry, *xs) {step(index, ...)} [{go(index, ...)}]`."""
+    consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
+    assert isinstance(consts, int) and isinstance(carry, int)
+    # A loop without a condition has one region; the condition takes the same params but returns no carry.
+    go = len(eqn.regions) - 1
+    slots = [RegionSlot(i, (i,) * (1 + go), counted="consts", invariant=True) for i in range(1, 1 + consts)]
+    for k in range(carry):
+        at = 1 + consts + k
+        slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
+    slots += [RegionSlot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
+    # Results are the step count, carries, outputs of arrays, and last those of histories, which are counted.
+    ys, histories = range(carry, len(eqn.results) - 1), eqn.attrs.get("history_outputs", 0)
+    counted = [""] * (len(ys) - histories) + ["history_outputs"] * histories
+    slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
+    return RegionDataflow(tuple(slots), repeats=True, new_consts_at=1 + consts)
 
 
 loop = OPS.declare(
