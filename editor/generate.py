@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import difflang.driver.check_and_run  # noqa: F401  every file of the elaborator registers its functions
+import difflang.driver.checked_program  # noqa: F401  every file of the elaborator registers its functions
 from difflang.base import package_data
 from difflang.base.source import Source
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES

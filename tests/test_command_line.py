@@ -239,7 +239,7 @@ def test_a_fault_of_ours_leaves_a_report(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise TypeError("planted")
 
-    monkeypatch.setattr("difflang.driver.check_and_run.check_program", broken)
+    monkeypatch.setattr("difflang.driver.checked_program.check_program", broken)
     path = program(tmp_path, "let x = 1")
     result = call("run", path)
     assert result.exit_code == 70
@@ -256,7 +256,7 @@ def test_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("difflang.driver.check_and_run.check_program", interrupted)
+    monkeypatch.setattr("difflang.driver.checked_program.check_program", interrupted)
     assert call("run", program(tmp_path, "let x = 1")).exit_code == 130
 
 

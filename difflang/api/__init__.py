@@ -19,7 +19,7 @@ from difflang.base.error_codes import nearest_word
 from difflang.base.errors import Unpicklable, classify_errors
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.driver.python_warnings import issue_warning
 from difflang.syntax import tree
 from difflang.tools.verify_rules import verify_rules
@@ -173,7 +173,7 @@ def build_module(
         classes.append(RecordClasses(module, name))
         bind_externs(module, classes[0], externs or {})
 
-    checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict)
+    checked = check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict)
     if checked.has_mistakes:
         raise DifflangError(*checked.diagnostics)
     # After checking, since it elaborates the declared types.

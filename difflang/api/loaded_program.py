@@ -21,9 +21,10 @@ from difflang.api.vmap_axes import VmapSizes
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.gc_pause import pause_gc
 from difflang.base.recently_used import RecentlyUsed
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.driver.python_warnings import issue_warning
+from difflang.driver.run_program import load_values
 from difflang.elaborate.context import Session
 from difflang.execution.callable_graph import SharedContext
 from difflang.execution.random_keys import key_stream

@@ -16,6 +16,7 @@ from difflang.base.errors import Unpicklable, classify_errors
 from difflang.driver.python_parameters import UnquotedText, parameter_kind
 from difflang.driver.python_warnings import issue_warning
 from difflang.runtime import pytrees
+from difflang.runtime.jax_export import load_exported
 from difflang.runtime.value_layouts import RecordLayout, StaticLayout
 
 WrtSpec = int | str | Sequence[int | str]
@@ -193,8 +194,6 @@ class ArtifactFunction(Unpicklable):
         It takes the leaves of the arguments, a key if it is random, and the arrays in the file; it returns the leaves
         of the result and, if a check can fail, the check's number. Errors: DL0601, DL0709.
         """
-        from difflang.runtime.jax_export import load_exported
-
         with classify_errors():
             contents = self._context.contents
             if platform not in contents.exported:

@@ -305,7 +305,7 @@ def info(
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """List the functions of FILE: arguments, sizes, differentiable parameters, and the memory of a gradient."""
-    from difflang.driver.check_and_run import check_program
+    from difflang.driver.checked_program import check_program
     from difflang.tools import function_info
 
     values = parse_pairs(sizes, "--dim", "SIZE")

@@ -20,7 +20,7 @@ from difflang.base.xla_setup import enable_compile_cache
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from difflang.driver.check_and_run import CheckedProgram
+    from difflang.driver.checked_program import CheckedProgram
     from difflang.tools.verify_fixes import Recheck
 
 
@@ -215,7 +215,7 @@ def check_program_file(
     program: str, default_float: str | None, folders: tuple[Path, ...]
 ) -> tuple[CheckedProgram, Path | None, str | None]:
     """Read and check `FILE:ENTRY`: the program, its path, the entry. Exits with 1 if the program has errors."""
-    from difflang.driver.check_and_run import check_program
+    from difflang.driver.checked_program import check_program
     from difflang.tools.verify_rules import verify_rules
 
     file, entry = split_entry(program)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.process_termination import atomic
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import AlreadyReported, Session
 from difflang.elaborate.module_declarations import check_block_names, enter_declaration, load_prelude
 from difflang.elaborate.module_imports import ImportSearch, ModuleFile, follow_imports

@@ -15,6 +15,9 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.plan.budget_search import memory_limit
+from difflang.plan.compile_within_limit import compile_within_limit
 
 if TYPE_CHECKING:
     from difflang.execution.line_profiler import LineProfile, TimedProgram
@@ -53,11 +56,6 @@ class Engine(Struct, frozen=True):
         With `guard` the last result is the number of the failed check, in place of the whole failure.
         Errors: DL1012 if a memory limit cannot be kept.
         """
-        # Imported late: the interpreter of host statements needs none of it, and start-up would be slower.
-        from difflang.lower.lowering_pipeline import finalize_graph
-        from difflang.plan.budget_search import memory_limit
-        from difflang.plan.compile_within_limit import compile_within_limit
-
         with pause_gc():
             if self.name == "xla" and (limit := memory_limit(graph, self.budget)):
                 made = compile_within_limit(graph, limit, capacity, partial(self.compiled, says=on_print, guard=guard))[
@@ -71,8 +69,6 @@ class Engine(Struct, frozen=True):
 
     def explaining(self, capacity: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
         """A function that makes a graph callable for a second run after a failure, with all its details."""
-        from difflang.lower.lowering_pipeline import finalize_graph
-
         return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:

@@ -24,13 +24,14 @@ from difflang.execution.random_keys import key_stream
 from difflang.host.assertion_errors import comparison_labels, first_false_conjunct
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame
-from difflang.host.compiled_units import HostUnit, UnitCache
+from difflang.host.compiled_units import HostUnit
 from difflang.host.data.file_access import FileAccess
 from difflang.host.expected_type import ExpectedType
 from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type, stack_values
 from difflang.host.match import bind_pattern, matches, possible_cases
 from difflang.host.progress_bar import with_progress
 from difflang.host.statement_walk import HostWalk
+from difflang.host.unit_cache import UnitCache
 from difflang.host.values import HostValue, format_value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import numpy_dtype

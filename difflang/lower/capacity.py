@@ -13,7 +13,9 @@ from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type
 from difflang.ops.control.derivative_operators import vjp
+from difflang.passes.dynamic_loop_outputs import arrays_to_histories
 from difflang.passes.substitute_dims import CAPACITY_PREFIX, DimValues, substitute_graph_dims
+from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
 
 T = TypeVar("T")
 
@@ -66,9 +68,6 @@ def with_capacity(graph: Graph, capacity: Capacity, *, arrays: bool = False) -> 
 
     Outputs of dynamic loops are histories, which need no capacity, unless `arrays` is set or that is not possible.
     """
-    from difflang.passes.dynamic_loop_outputs import arrays_to_histories
-    from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
-
     freely = None if arrays else arrays_to_histories(graph)
     return substitute_graph_dims(
         drop_step_limit_in_loops(graph if freely is None else freely), capacity_numbers(capacity)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import check_definition, load_prelude
 from difflang.lsp.incremental_check import DocumentAnalysis

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Span
-from difflang.driver.check_and_run import drop_followup_errors
+from difflang.driver.checked_program import drop_followup_errors
 from difflang.driver.doc_examples import find_examples
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import check_block_names, enter_declaration

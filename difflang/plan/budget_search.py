@@ -172,22 +172,20 @@ class SegmentedPlanner:
     @cached_property
     def baseline(self) -> tuple[Graph, BufferAssignment]:
         """The program that saves everything, and its predicted buffers."""
-        from difflang.runtime.predict_memory import predict_memory
-
-        done = finalize_graph(self.elaborated, self.capacity)
-        return done, predict_memory(done)
+        return self.with_buffers(self.elaborated)
 
     def finalize(self, policies: Policies) -> tuple[Graph, BufferAssignment]:
         """The finished graph for these policies, and its predicted buffers."""
-        from difflang.runtime.predict_memory import predict_memory
-
         key = tuple([policies.get(site, SAVE_ALL) for site in self.sites])
         if all(policy.as_usual for policy in key) and not self.cutting.sunk:
             return self.baseline
         if key not in self.cache:
-            done = finalize_graph(apply_policies(self.graph, policies, self.cutting.deep), self.capacity)
-            self.cache[key] = done, predict_memory(done)
+            self.cache[key] = self.with_buffers(apply_policies(self.graph, policies, self.cutting.deep))
         return self.cache[key]
+
+    def with_buffers(self, graph: Graph) -> tuple[Graph, BufferAssignment]:
+        done = finalize_graph(graph, self.capacity)
+        return done, predict_buffers(done)
 
     def peak(self, policies: Policies) -> int:
         return self.finalize(policies)[1].peak
@@ -393,3 +391,10 @@ def min_state_policy(eqn: Eqn) -> SavePolicy:
             total_bytes(state), is_static=isinstance(eqn.attrs["length"], int) or any(map(has_symbolic_size, state))
         )
     )
+
+
+def predict_buffers(graph: Graph, *, low_memory: bool = False) -> BufferAssignment:
+    """The predicted buffers of a finished graph; see `predict_memory`. Only here is JAX loaded, which traces it."""
+    from difflang.runtime.predict_memory import predict_memory
+
+    return predict_memory(graph, low_memory=low_memory)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from difflang.ir.graph import Graph
 from difflang.lower.capacity import Capacity
-from difflang.plan.budget_search import BudgetPlanner, MemoryPlan
+from difflang.plan.budget_search import BudgetPlanner, MemoryPlan, predict_buffers
 
 CHECKS = 6  # programs that are compiled before the smallest plan is
 PROPORTIONAL = 2  # so many misses shrink the aim in proportion, for each kernel order
@@ -82,9 +82,7 @@ def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: Com
 
 def with_kernel_order(plan: MemoryPlan, *, sparing: bool) -> MemoryPlan:
     """The plan with the prediction for that kernel order."""
-    from difflang.runtime.predict_memory import predict_memory
-
-    return replace(plan, account=predict_memory(plan.graph, low_memory=True)) if sparing else plan
+    return replace(plan, account=predict_buffers(plan.graph, low_memory=True)) if sparing else plan
 
 
 def compile_smallest(

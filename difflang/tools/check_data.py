@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
+from difflang.driver.checked_program import CheckedProgram, select_functions
 from difflang.driver.elaborate_call import elaborate_call
 from difflang.driver.type_specs import declared_arguments, parse_type
 from difflang.elaborate.calls.signatures import is_dim
@@ -23,16 +24,12 @@ from difflang.host.data.read_values import ARRAY_READ_BUILTINS, BROKEN, FileRead
 from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
-from difflang.tools.emit import select_functions
 from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, RecordType, SumType, TupleType, VariantType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
-
-if TYPE_CHECKING:
-    from difflang.driver.check_and_run import CheckedProgram
 
 NESTED_TYPES = (RecordType, TupleType, VariantType, SumType)
 

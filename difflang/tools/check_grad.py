@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
 from difflang.driver.capacity_for_call import with_fitted_capacity
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram, select_functions
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.elaborate.context import Session
 from difflang.execution.check_failures import DETAIL_RESULTS, explain_failure
 from difflang.execution.engine import Engine
@@ -28,7 +29,7 @@ from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.tools import random_arguments
-from difflang.tools.emit import parse_wrt, refuse_host_function, select_functions
+from difflang.tools.emit import parse_wrt, refuse_host_function
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.module_scope import GlobalName, ModuleScope

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram, check_block
+from difflang.driver.checked_program import CheckedProgram, check_block, find_function
 from difflang.execution.engine import Engine
 from difflang.host import program_args
 from difflang.host.builtin_registry import HOST_BUILTINS
@@ -33,7 +33,6 @@ from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.check_data import data_headers, has_generic_dtype
-from difflang.tools.emit import find_function
 from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import UNIT, SumType, TextType, VariantType, show_type

@@ -18,7 +18,7 @@ from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.base.wording import aligned_rows
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import elaborate_call
 from difflang.elaborate.context import Session
 from difflang.elaborate.recorded_types import RecordedTypes

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Span
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram, select_functions
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import declared_arguments, signature_names
 from difflang.elaborate.context import Session
 from difflang.elaborate.derivatives.wrt import fields_named
@@ -54,19 +55,6 @@ def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tu
             return "".join(f"{typed_signature(checked, decl)}\n" for decl in decls), ()
         case _:
             return emit_graphs(checked, path, request, decls)
-
-
-def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
-    """The function with this name, or all functions. Errors: DL0201."""
-    return list(checked.module.fns.values()) if entry is None else [find_function(checked.module, entry)]
-
-
-def find_function(module: ModuleScope, name: str) -> tree.Fn:
-    """Errors: DL0201."""
-    if name not in module.fns:
-        message = f"there is no function `{name}` in {module.source.name}"
-        raise make_error("DL0201", message, help=suggestion(name, module.fns))
-    return module.fns[name]
 
 
 def single_function(checked: CheckedProgram, entry: str | None, command: str) -> tree.Fn:
@@ -158,14 +146,11 @@ def stage_text(graph: Graph, request: EmitRequest) -> str:
     match request.stage:
         case "json":
             return graph_to_json(graph) + "\n"
-        case "jaxpr":
-            from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text
+        case "jaxpr" | "stablehlo" as stage:
+            from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 
-            return jaxpr_text(finalize_graph(graph))
-        case "stablehlo":
-            from difflang.runtime.stablehlo_and_jaxpr import lower_to_stablehlo
-
-            return lower_to_stablehlo(finalize_graph(graph), request.platform).as_text()
+            ready = finalize_graph(graph)
+            return jaxpr_text(ready) if stage == "jaxpr" else lower_to_stablehlo(ready, request.platform).as_text()
         case "planned":
             return graph_to_text(plan_memory(graph, memory_limit(graph, request.budget)).graph)
         case stage:

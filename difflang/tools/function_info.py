@@ -19,13 +19,14 @@ from msgspec import Struct, field
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import function_size_names
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import finalize_graph
-from difflang.plan.budget_search import memory_limit
+from difflang.plan.budget_search import memory_limit, predict_buffers
 from difflang.syntax import tree
 from difflang.tools.emit import EFFECTS, EmitRequest, function_graph, transitive_effects
 from difflang.types.language_types import show_type
@@ -176,9 +177,7 @@ def memory_formula(
     """The bytes of the gradient as a formula, or why there is none."""
 
     def account(sizes: Mapping[str, int]) -> BufferAssignment:
-        from difflang.runtime.predict_memory import predict_memory
-
-        return predict_memory(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
+        return predict_buffers(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
 
     formula = MemoryFormula(
         sum([factor_bytes(b.bytes, primes) for b in account(primes).live_at_peak()], Counter[Powers]())

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.source import NO_SPAN, line_numbers
 from difflang.base.wording import aligned_rows
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
+from difflang.driver.run_program import load_values
 from difflang.execution.engine import Engine
 from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.driver.capacity_for_call import with_fitted_capacity
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
+from difflang.driver.run_program import load_values
 from difflang.elaborate.context import FAILURE_TYPES, Session
 from difflang.execution.check_failures import ArrayProgram
 from difflang.execution.engine import Engine

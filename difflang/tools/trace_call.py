@@ -15,8 +15,9 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.driver.capacity_for_call import with_fitted_capacity
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import Session

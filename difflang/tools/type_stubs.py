@@ -12,7 +12,7 @@ from keyword import iskeyword
 
 from msgspec import Struct
 
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.package_data import PACKAGE_FOLDER, data_folder
 from difflang.base.private_cache import private_subfolder, read_entry, write_entry
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.module_imports import ModuleFile
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names

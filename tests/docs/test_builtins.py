@@ -15,7 +15,7 @@ import pytest
 from difflang.base.diagnostics import DifflangError
 from difflang.base.package_data import builtins_file
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.elaborate.calls.builtin_functions import BUILTINS, PARAMETERS, TRANSFORM_NAMES
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.host.builtin_registry import HOST_BUILTINS

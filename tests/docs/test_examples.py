@@ -13,7 +13,8 @@ import pytest
 
 from difflang.base.diagnostics import render
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.tools.testing.bench import Benchmarks
 from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
@@ -90,9 +91,9 @@ def test_examples_show_tests_and_benchmarks() -> None:
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole|molecules|pendulum"
 )
 def test_an_example_runs_to_the_end(path: Path) -> None:
-    checked = check_and_run.check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
+    checked = check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []
-    check_and_run.run_program(checked, Engine("xla"), check_and_run.file_access(path), 0, printed.append)
+    run_program(checked, Engine("xla"), file_access(path), 0, printed.append)
     name, said = path.stem, "\n".join(printed)
     if name in LEAST:
         assert numbers(r"test accuracy (\d\.\d+)$", said)[0] >= LEAST[name]

@@ -311,7 +311,7 @@ def test_what_a_derivative_takes_is_found_without_jax() -> None:
     program = """
 import sys, json
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.tools.cost import cost_formulas
 text = '''fn f(x: f32[n]) -> f32 {
   var s = 0.0
@@ -326,7 +326,7 @@ fn h(x: f32) -> f32 {
 }
 fn k(x: f32) -> f32 = if x > 0.0 { sin(x) * x } else { x }
 '''
-checked = check_and_run.check_program(Source("f.dfl", text), None)
+checked = check_program(Source("f.dfl", text), None)
 found = {}
 for name, decl in checked.module.fns.items():
     both = cost_formulas(checked, decl, lambda: None)

@@ -16,7 +16,8 @@ import pytest
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
 from difflang.base.fixes import apply_fixes
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.ir.op import OPS
 from difflang.tools.testing.suite import Suite, SuiteOptions
@@ -34,16 +35,16 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
         return tuple(wrong_in_tests(Suite(source, path, SuiteOptions(Engine("interpret")))))
     if not text.startswith("# run"):
         return verify_fixes(source, again(source, path), partial(again, path=path))
-    checked = check_and_run.check_program(source, path=path, examples=True)
+    checked = check_program(source, path=path, examples=True)
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
         engine = Engine("xla" if text.startswith("# run xla") else "interpret")
-        check_and_run.run_program(checked, engine, check_and_run.file_access(path), 0, lambda text: None)
+        run_program(checked, engine, file_access(path), 0, lambda text: None)
     return raised.value.diagnostics
 
 
 def again(source: Source, path: Path) -> tuple[Diagnostic, ...]:
-    checked = check_and_run.check_program(source, path=path, examples=True)
+    checked = check_program(source, path=path, examples=True)
     verify_rules(checked, path)
     return checked.diagnostics
 
@@ -85,7 +86,7 @@ REFUSALS = [
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_way_out_says_what_to_write(text: str) -> None:
     """And not what the operation says of itself in its page."""
-    (found,) = check_and_run.check_program(Source("refused.dfl", f"let y = {text}\n")).diagnostics
+    (found,) = check_program(Source("refused.dfl", f"let y = {text}\n")).diagnostics
     (way,) = found.helps
     assert not any(op.doc.startswith(way.split("\n")[0][:30]) for op in OPS.values())
 

@@ -19,7 +19,7 @@ from difflang.base import source_files
 from difflang.base.diagnostics import Diagnostic, DifflangError, render, to_json
 from difflang.base.error_codes import CODE_TITLES
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.tree_queries import all_nodes
@@ -100,7 +100,7 @@ DAMAGES: list[Callable[[random.Random, str], bytes]] = [in_bytes, in_tokens, in_
 
 def reports(data: bytes) -> tuple[Diagnostic, ...]:
     try:
-        return check_and_run.check_program(source_files.decode_source(data, "damaged.dfl")).diagnostics
+        return check_program(source_files.decode_source(data, "damaged.dfl")).diagnostics
     except DifflangError as error:
         return error.diagnostics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.tools.check_grad import CheckGradOptions, check_grad
 from support.random_programs import HEADER, random_program
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 
 # A program's pieces: right, and wrong in one place. `§` is a number that makes names different.
 PIECES = (
@@ -64,5 +64,5 @@ def test_as_many_reports_as_mistakes(count: int) -> None:
     for _ in range(40):
         wrong = set(rng.sample(range(10), count))
         text = "".join(rng.choice(PIECES)[i in wrong].replace("§", str(i)) + "\n" for i in range(10))
-        found = check_and_run.check_program(Source("planted", text)).diagnostics
+        found = check_program(Source("planted", text)).diagnostics
         assert len(found) == count, text

@@ -23,7 +23,8 @@ from msgspec.structs import replace as changed
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program, run_program
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.syntax import tree

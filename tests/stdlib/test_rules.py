@@ -9,7 +9,7 @@ from functools import cache, partial
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram, check_program
+from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.rule_faults import lazy_leaves, verify_rule

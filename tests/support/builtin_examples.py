@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from difflang.driver.check_and_run import file_access
 from difflang.driver.interactive_session import InteractiveSession
+from difflang.driver.run_program import file_access
 from difflang.execution.engine import Engine
 from difflang.host.values import format_value
 

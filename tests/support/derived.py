@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver import check_and_run
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import function_size_names, symbolic_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.check_failures import DETAIL_RESULTS
@@ -47,15 +47,15 @@ class Held:
 
 def checked_file(path: Path) -> CheckedProgram:
     """A file, its top-level values at hand."""
-    checked = check_and_run.check_program(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
-    check_and_run.load_values(checked, path, Engine("interpret"))
+    checked = check_program(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
+    load_values(checked, path, Engine("interpret"))
     return checked
 
 
 def checked_text(text: str, name: str = "derived.dfl") -> CheckedProgram:
-    checked = check_and_run.check_program(Source(name, text))
+    checked = check_program(Source(name, text))
     assert not checked.errors, (checked.errors[0].message, text)
-    check_and_run.load_values(checked, None, Engine("interpret"))
+    load_values(checked, None, Engine("interpret"))
     return checked
 
 

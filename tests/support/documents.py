@@ -24,7 +24,9 @@ from click.testing import CliRunner
 from difflang.base.diagnostics import DifflangError, render
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access
+from difflang.driver.run_program import run_program as run_checked
 from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import same_output
 from difflang.tools.verify_rules import verify_rules
@@ -126,7 +128,7 @@ def run_dfl(block: Block, folder: Path | None = None) -> str:
 def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folder: Path | None = None) -> str:
     """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
     shown = io.StringIO()
-    checked = check_and_run.check_program(Source(name, text), path=folder / name if folder is not None else None)
+    checked = check_program(Source(name, text), path=folder / name if folder is not None else None)
     verify_rules(checked, folder / name if folder is not None else None)
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
@@ -134,9 +136,9 @@ def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folde
         return shown.getvalue()
     with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
         (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
-        access = check_and_run.file_access(Path(folder) / name, (ROOT / "examples",))
+        access = file_access(Path(folder) / name, (ROOT / "examples",))
         try:
-            check_and_run.run_program(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
+            run_checked(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:
             print(render(error.diagnostics), file=shown)
     return shown.getvalue()

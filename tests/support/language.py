@@ -11,7 +11,8 @@ import numpy as np
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram, check_program, run_program
+from difflang.driver.checked_program import CheckedProgram, check_program
+from difflang.driver.run_program import run_program
 from difflang.execution.check_failures import with_check_number
 from difflang.execution.engine import ArrayProgram, Engine
 from difflang.host.data.file_access import FileAccess

@@ -25,7 +25,7 @@ from difflang.cli.options_and_reports import (
 )
 
 if TYPE_CHECKING:
-    from difflang.driver.check_and_run import CheckedProgram
+    from difflang.driver.checked_program import CheckedProgram
     from difflang.tools.verify_fixes import FixedSource, Recheck
 
 # Verifying fixes takes time: only where they are shown.
@@ -53,7 +53,7 @@ def check(
     `--data train.npz` checks that a data file fits where the program reads it, or with `MODEL.dfl:loss` that it fits
     the function's parameters by name.
     """
-    from difflang.driver import check_and_run
+    from difflang.driver.checked_program import check_program
     from difflang.tools import verify_fixes
     from difflang.tools.verify_rules import verify_rules
 
@@ -69,7 +69,7 @@ def check(
             source, path = load_source(file)
 
             if data:
-                checked = check_and_run.check_program(source, default_float, path, folders, strict=strict)
+                checked = check_program(source, default_float, path, folders, strict=strict)
                 verify_rules(checked, path)
                 reports = check_data(checked, path, entry, data)
                 found += reports
@@ -78,7 +78,7 @@ def check(
                 continue
 
             def recheck(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
-                checked = check_and_run.check_program(text, default_float, path, folders, examples=True, strict=strict)
+                checked = check_program(text, default_float, path, folders, examples=True, strict=strict)
                 verify_rules(checked, path)
                 return checked.diagnostics
 

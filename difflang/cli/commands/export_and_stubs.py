@@ -90,7 +90,7 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
     Folders are searched for programs. If a program has errors, nothing is written; a stub that was not generated is
     left alone.
     """
-    from difflang.driver.check_and_run import check_program
+    from difflang.driver.checked_program import check_program
     from difflang.tools.type_stubs import STUB_HEADER
     from difflang.tools.type_stubs import generate_stub as stubs_of
 

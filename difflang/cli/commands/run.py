@@ -40,7 +40,8 @@ def run_program(
     max_steps: int,
 ) -> None:
     """Check the file, then run it, or call its function. Errors: DifflangError; exits with 1 if the file has errors."""
-    from difflang.driver import check_and_run
+    from difflang.driver.checked_program import check_program
+    from difflang.driver.run_program import file_access, run_program
     from difflang.host import program_args
     from difflang.tools import cli_call
     from difflang.tools.verify_rules import verify_rules
@@ -53,19 +54,17 @@ def run_program(
     if wrong := [f"{n}={text}" for n, text in request.files.items() if not text.startswith("@")]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; use --set for a value", param_hint="--arg")
     source, path = load_source(file)
-    checked = check_and_run.check_program(source, default_float, path, folders, most_steps=max_steps)
+    checked = check_program(source, default_float, path, folders, most_steps=max_steps)
     verify_rules(checked, path)
-    exit_if_errors(
-        checked, source, lambda text: check_and_run.check_program(text, default_float, path, folders).diagnostics
-    )
+    exit_if_errors(checked, source, lambda text: check_program(text, default_float, path, folders).diagnostics)
     # After checking, since the program declares its arguments.
     if "--help" in request.words:
         click.echo(program_args.usage_text(checked.module, file))
         return
     given, words = cli_call.split_arguments(checked.module, entry, request.values, request.files)
-    access, words = check_and_run.file_access(path, allow), [*request.words, *words]
+    access, words = file_access(path, allow), [*request.words, *words]
     if entry is None:
-        check_and_run.run_program(checked, engine, access, seed, click.echo, print_diagnostics, words)
+        run_program(checked, engine, access, seed, click.echo, print_diagnostics, words)
     else:
         cli_call.run_call(
             checked, cli_call.CliCall(entry, given), engine, access, seed, click.echo, print_diagnostics, words

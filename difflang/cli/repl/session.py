@@ -69,8 +69,8 @@ class CompilerLoader:
     def open_session(self) -> InteractiveSession:
         if self.thread is not None:
             self.ready.wait()  # two threads that import modules at once can deadlock
-        from difflang.driver.check_and_run import file_access
         from difflang.driver.interactive_session import InteractiveSession
+        from difflang.driver.run_program import file_access
         from difflang.execution.engine import Engine
         from difflang.tools.verify_rules import session_rule_faults
 

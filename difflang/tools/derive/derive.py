@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import symbolic_arguments, symbolic_size_names
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
 from difflang.base.wording import with_article
-from difflang.driver.check_and_run import CheckedProgram, check_program
+from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.terms import leaf_hints

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.source import Span
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir import symbolic_dims

@@ -15,8 +15,9 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.error_codes import suggestion
 from difflang.base.source import NO_SPAN, Source, Span
 from difflang.base.source_files import write_or_report
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.callable_graph import finalize_within_limit
@@ -26,6 +27,7 @@ from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ops.control.print_effect import without_check_messages
+from difflang.runtime.jax_export import export_program
 from difflang.runtime.value_layouts import (
     FunctionLayout,
     RecordLayout,
@@ -123,8 +125,6 @@ def add_stablehlo(contents: ArtifactContents, platforms: Sequence[str]) -> Artif
         return contents
     import_optional("flatbuffers", NO_SPAN)
     graph = graph_to_lower(contents)
-    from difflang.runtime.jax_export import export_program
-
     data = {platform: bytes(export_program(graph, platform).serialize()) for platform in dict.fromkeys(platforms)}
     return replace(contents, exported=data)
 
@@ -185,8 +185,6 @@ def save_artifact(
 def stablehlo_bytes(contents: ArtifactContents, platform: str, *, as_text: bool) -> bytes:
     """The program alone, as text or as portable StableHLO bytecode. Errors: DL0601, DL0801."""
     check_platforms((platform,))
-    from difflang.runtime.jax_export import export_program
-
     made = export_program(graph_to_lower(contents), platform)
     return made.mlir_module().encode() if as_text else bytes(made.mlir_module_serialized)
 

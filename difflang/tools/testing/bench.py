@@ -16,7 +16,8 @@ from msgspec.structs import asdict
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source_files import read_source
-from difflang.driver.check_and_run import check_program, file_access
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access
 from difflang.host.run_statements import HostRunner
 from difflang.syntax import tree
 from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement

@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.driver.capacity_for_call import with_fitted_capacity
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.run_program import load_values
 from difflang.elaborate.context import Session
 from difflang.host.lazy_globals import LazyGlobals
 from difflang.host.values import HostValue

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument
+from difflang.driver.run_program import load_values
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine
 from difflang.host.values import HostValue

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import AlreadyReported
 from difflang.execution.engine import Engine
 from difflang.host.assertion_errors import add_statement_label
-from difflang.host.compiled_units import UnitCache
 from difflang.host.data.file_access import FileAccess
 from difflang.host.lazy_globals import install_lazy_globals
 from difflang.host.let_dependencies import required_lets
 from difflang.host.run_statements import HostRunner
+from difflang.host.unit_cache import UnitCache
 from difflang.host.values import HostValue
 from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree

@@ -16,8 +16,9 @@ from difflang.base.crash_report import report_crash
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
 from difflang.base.source_files import read_source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.driver.doc_examples import DocExamples, example_mismatch
+from difflang.driver.run_program import file_access
 from difflang.execution.engine import Engine
 from difflang.host.builtins import UNIT_VALUE
 from difflang.host.values import format_value
@@ -89,10 +90,8 @@ class Suite:
         self, source: Source, path: Path | None, options: SuiteOptions, unread: tuple[Diagnostic, ...] = ()
     ) -> None:
         self.path, self.options, self.name = path, options, source.name
-        self.checked = check_and_run.check_program(source, options.default_float, path, options.paths, examples=True)
-        self.apart = IsolatedBlocks(
-            self.checked, options.engine, check_and_run.file_access(path, options.allow), options.seed
-        )
+        self.checked = check_program(source, options.default_float, path, options.paths, examples=True)
+        self.apart = IsolatedBlocks(self.checked, options.engine, file_access(path, options.allow), options.seed)
         self.errors = unread or self.checked.errors
         entries: list[tuple[SuiteCase, Callable[[list[str]], None]]] = []
         if self.errors:

@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument
+from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import symbolic_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from difflang.base import process_termination
-from difflang.driver.check_and_run import file_access
 from difflang.driver.interactive_session import InteractiveSession
+from difflang.driver.run_program import file_access
 from difflang.execution.engine import Engine
 from difflang.host.values import format_value
 

@@ -13,7 +13,7 @@ from difflang.base.package_data import stdlib_files
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.cli.commands.doc import library_files, parse_page
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.syntax.doc_pages import index_as_markdown, page_as_markdown
 from support.documents import ROOT
 

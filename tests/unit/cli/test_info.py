@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.runtime.compile import compile_graph
 from difflang.tools.emit import EmitRequest, function_graph

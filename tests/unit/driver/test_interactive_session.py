@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.driver.check_and_run import file_access
 from difflang.driver.interactive_session import InteractiveSession
+from difflang.driver.run_program import file_access
 from difflang.execution.engine import Engine
 from difflang.host.values import format_value
 from difflang.tools import session_queries

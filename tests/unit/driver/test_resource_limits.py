@@ -10,7 +10,7 @@ import pytest
 from difflang.base.source import Source
 from difflang.base.source_files import MAX_SOURCE_BYTES
 from difflang.cli.commands.servers import lsp
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.elaborate.calls.function_calls import MAX_LAMBDA_CALLS
 from difflang.elaborate.context import MAX_AXES
 from difflang.elaborate.derivatives.scalar_derivative import HIGHEST_ORDER

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 import difflang
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.elaborate.context import Session
 from difflang.host import check_statements
 from difflang.host.check_statements import HostChecker
@@ -425,7 +425,7 @@ pub fn f(x: f64) -> f64 = k * x * x
 rule f(x) {{ (f(x), linear |dx| {factor} * k * x * dx) }}
 """
     path = files(main='import "m.dfl" as m (f)\nfn g(x: f64) -> f64 = sin(m.f(x)) + f(x)\n', m=module)
-    checked = check_and_run.check_program(Source("main.dfl", path.read_text()), path=path)
+    checked = check_program(Source("main.dfl", path.read_text()), path=path)
     value = HostValue(Tensor(DTYPES["f64"]), (np.float64(0.3),))
     assert compare_rule(checked, "g", [value], path=path).within(1e-12) is right
 
@@ -496,7 +496,7 @@ import sys
 from difflang.base.source import Source
 from difflang.types.module_scope import ModuleScope
 from difflang.cli import main
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.host import check_statements
 from difflang.host.check_statements import HostChecker
 from difflang.tools.testing.derivative_rule_comparison import compare_rule
@@ -528,7 +528,7 @@ assert "jax" not in sys.modules
     ],
 )
 def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> None:
-    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
+    (found,) = check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0723" and found.helps[0].startswith(way)
     assert [fix.title for fix in found.fixes] == (
         ["write `relu`"] if "nn.relu([" in source else ["write `grad`"] * ("grad" in source)
@@ -537,9 +537,9 @@ def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> Non
 
 def test_what_is_wrong_in_the_library_is_reported_where_it_was_called() -> None:
     source = "import minimize (levenberg_marquardt)\nlet e = levenberg_marquardt(|p| [p[0] - p[1]], [1.0, 2.0])\n"
-    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
+    (found,) = check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0315" and found.labels[0].span.source.name == "script.dfl"
     assert found.labels[0].span.position == (2, 9) and found.labels[1].span.in_library
     source = "import minimize (minimizer)\nlet e = minimizer(|| 1.0, [1.0, 2.0])\n"
-    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
+    (found,) = check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0319" and found.labels[0].span.position == (2, 19) and found.labels[1].span.in_library

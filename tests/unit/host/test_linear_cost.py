@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from support.work import work
 
 

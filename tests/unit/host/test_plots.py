@@ -10,7 +10,8 @@ import pytest
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program, run_program
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 

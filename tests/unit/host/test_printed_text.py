@@ -38,7 +38,7 @@ def test_formats(text: str) -> None:
 def test_formats_that_do_not_fit(hole: str) -> None:
     """Found before anything runs, at the format."""
     from difflang.base.source import Source
-    from difflang.driver.check_and_run import check_program
+    from difflang.driver.checked_program import check_program
 
     (found,) = check_program(Source("t.dfl", f'print("{{{hole}}}")\n')).errors
     assert found.code == "DL0339"

@@ -8,7 +8,7 @@ import pytest
 from msgspec import field
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.driver.check_and_run import run_program
+from difflang.driver.run_program import run_program
 from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES
 from difflang.execution.engine import ArrayProgram, Engine
 from difflang.host.builtin_registry import HOST_BUILTINS

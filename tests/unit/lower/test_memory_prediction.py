@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.ir.graph import Graph
 from difflang.lower import fusion_model as kernels_module
 from difflang.lower.buffer_assignment import Buffer, BufferAssignment, reuse_result_buffers

@@ -10,7 +10,7 @@ import pytest
 
 from difflang.base.diagnostics import Diagnostic, to_json
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.lsp import code_actions, completion_items, hover_and_hints, symbols_and_folding
 from difflang.lsp.incremental_check import CheckCancelled
 from difflang.lsp.incremental_parse import split_into_parts
@@ -95,7 +95,7 @@ def test_a_file_in_parts_is_told_the_same_as_by_the_command_line(name: str, wron
     path = ROOT / name
     text = path.read_text(encoding="utf-8").replace("mean(", f"{wrong}mean(") + wrong
     _, document = opened(path, text)
-    whole = check_and_run.check_program(Source(path.name, text), None, path, examples=True)
+    whole = check_program(Source(path.name, text), None, path, examples=True)
     assert said(document) == sorted(map(spelled, whole.diagnostics))
     assert bool(said(document)) == bool(wrong)
 

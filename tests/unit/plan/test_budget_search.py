@@ -13,7 +13,8 @@ import pytest
 import difflang
 from difflang.base.errors import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program, file_access, run_program
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_from_json, graph_to_json

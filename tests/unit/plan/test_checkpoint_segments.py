@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.ir.graph import Attrs, Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.verify import verify_if_enabled

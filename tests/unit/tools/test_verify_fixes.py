@@ -12,7 +12,7 @@ from difflang.base.diagnostics import Diagnostic, render, to_json
 from difflang.base.fixes import apply_fixes
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from difflang.syntax.parse import parse
 from difflang.syntax.recovery.common_mistakes import (
     COMMON_MISTAKES,
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def check(source: Source) -> tuple[Diagnostic, ...]:
-    return check_and_run.check_program(source, examples=True).diagnostics
+    return check_program(source, examples=True).diagnostics
 
 
 def after(text: str) -> str:

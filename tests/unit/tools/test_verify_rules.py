@@ -19,7 +19,7 @@ import difflang
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.tools import rule_faults, verify_rules
 
 WRONG = """fn cube(x: f64) -> f64 = x * x * x

@@ -14,7 +14,8 @@ import pytest
 
 import difflang
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.ops.arrays import threefry_random
 from support.documents import ROOT
@@ -83,10 +84,10 @@ def test_no_two_draws_of_an_example_share_a_key(path: Path) -> None:
     """Of three epochs: the loops are cut, the statements and functions are those of the file."""
     text = re.sub(r"progress\(0\.\.\w+\)", "0..3", path.read_text(encoding="utf-8"))
     with recorded() as keys:
-        check_and_run.run_program(
-            check_and_run.check_program(Source(path.name, text)),
+        run_program(
+            check_program(Source(path.name, text)),
             Engine("interpret"),
-            check_and_run.file_access(path),
+            file_access(path),
             0,
             lambda line: None,
         )

@@ -13,7 +13,7 @@ import pytest
 
 import difflang
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program
+from difflang.driver.checked_program import check_program
 from difflang.execution.engine import Engine
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F64, Tensor

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program, file_access, run_program
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.ir.tensor_types import DTYPES
 from difflang.types.literal_numbers import DecimalLiteral, float_literal, round_literal

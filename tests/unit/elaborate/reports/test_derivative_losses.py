@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
 from support.language import answer, codes, warnings
 
 NET = (
@@ -126,6 +126,6 @@ def test_a_chain_of_calls_is_walked_once_for_each_function() -> None:
 
 def test_a_function_given_to_the_library_is_told_where_it_stands() -> None:
     text = "float f64\nimport minimize (lbfgs)\nlet fit = lbfgs(|b: f64[2]| 3.0, [1.0, 2.0])\nprint(fit.steps)\n"
-    (warning,) = check_and_run.check_program(Source("mine.dfl", text)).diagnostics
+    (warning,) = check_program(Source("mine.dfl", text)).diagnostics
     assert warning.code == "DL0409" and warning.span is not None
     assert (warning.span.source.name, warning.span.text) == ("mine.dfl", "b: f64[2]")

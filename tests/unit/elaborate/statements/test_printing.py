@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.check_and_run import run_program
+from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.ops.loop import checkpoint_store

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check_program, run_program
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.host.values import HostValue
@@ -387,10 +388,11 @@ if step == "fsync":
     os.fsync = die
 else:
     setattr(pathlib.Path, step, die)
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.base.source import Source
-check_and_run.run_program(check_and_run.check_program(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), check_and_run.file_access(pathlib.Path(sys.argv[1]) / "a"), 0, print)
+run_program(check_program(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), file_access(pathlib.Path(sys.argv[1]) / "a"), 0, print)
 """
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert result.returncode == -9

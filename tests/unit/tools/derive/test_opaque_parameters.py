@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.tools.derive.derive import DeriveOptions, derive_formulas, derive_function
 from support.derived import checked_file, checked_text, held, suitable, twice
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import Session
 from difflang.tools.check_grad import elaborate_first_choice
 from difflang.tools.derive.derive import DeriveOptions, derive_function

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver import check_and_run
+from difflang.driver.checked_program import check_program
+from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.host.let_dependencies import required_lets
@@ -86,8 +87,8 @@ def test_a_file_that_does_not_check_is_one_failure() -> None:
 
 def test_tests_are_checked_with_the_file_and_examples_where_they_are_asked_for() -> None:
     source = Source("f.dfl", '## > f(true)\n## 1.0\nfn f(x: f32) -> f32 = x\ntest "t" { assert f([1.0]) == 1.0 }\n')
-    assert [d.span.position[0] for d in check_and_run.check_program(source).errors if d.span] == [4]
-    assert sorted(d.span.position[0] for d in check_and_run.check_program(source, examples=True).errors if d.span) == [
+    assert [d.span.position[0] for d in check_program(source).errors if d.span] == [4]
+    assert sorted(d.span.position[0] for d in check_program(source, examples=True).errors if d.span) == [
         1,
         4,
     ]
@@ -98,10 +99,8 @@ def test_tests_are_checked_with_the_file_and_examples_where_they_are_asked_for()
 
 def test_they_do_not_run_with_the_file() -> None:
     shown: list[str] = []
-    checked = check_and_run.check_program(
-        Source("f.dfl", 'test "no" {\n  print("no")\n  assert false\n}\nprint("yes")\n')
-    )
-    check_and_run.run_program(checked, INTERPRETED, FileAccess(Path()), 0, shown.append)
+    checked = check_program(Source("f.dfl", 'test "no" {\n  print("no")\n  assert false\n}\nprint("yes")\n'))
+    run_program(checked, INTERPRETED, FileAccess(Path()), 0, shown.append)
     assert shown == ["yes"]
 
 

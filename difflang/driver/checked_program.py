@@ -1,4 +1,4 @@
-"""The driver: parses a file, checks it as a whole with its imports, and runs its host statements."""
+"""Parses a file and checks it as a whole, with its imports and host statements, before any of it runs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.error_codes import suggestion
 from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Source
 from difflang.driver.doc_examples import DocExamples, find_examples
-from difflang.elaborate.context import AlreadyReported, Session
+from difflang.elaborate.context import Session
 from difflang.elaborate.module_imports import ImportSearch, ModuleFile, load_modules
-from difflang.execution.engine import Engine
-from difflang.host import program_args
 from difflang.host.check_statements import HostChecker
-from difflang.host.data.file_access import FileAccess
 from difflang.host.data.read_values import FileRead
-from difflang.host.lazy_globals import LazyGlobals, install_lazy_globals
-from difflang.host.optional_packages import check_installed
-from difflang.host.run_statements import HostRunner
 from difflang.host.statement_walk import HostWalk
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
 
 class CheckedProgram(Struct, frozen=True, eq=False):
@@ -120,6 +116,19 @@ def check_block(checked: CheckedProgram, block: tree.Block) -> None:
         raise DifflangError(*[d for d in found if d.severity == "error"])
 
 
+def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
+    """The function with this name, or all functions. Errors: DL0201."""
+    return list(checked.module.fns.values()) if entry is None else [find_function(checked.module, entry)]
+
+
+def find_function(module: ModuleScope, name: str) -> tree.Fn:
+    """Errors: DL0201."""
+    if name not in module.fns:
+        message = f"there is no function `{name}` in {module.source.name}"
+        raise make_error("DL0201", message, help=suggestion(name, module.fns))
+    return module.fns[name]
+
+
 def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
     """The errors of checking that do not follow from a syntax error in the same line or in a name's definition."""
     lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}
@@ -133,52 +142,3 @@ def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> l
         if not here and not lost:
             kept.append(diagnostic)
     return kept
-
-
-def run_program(
-    checked: CheckedProgram,
-    engine: Engine,
-    access: FileAccess,
-    seed: int,
-    write: Callable[[str], None],
-    warn: Callable[[list[Diagnostic]], None] = lambda _: None,
-    words: Sequence[str] = (),
-) -> HostRunner:
-    """Run the host statements of a checked file; `warn` gets warnings that only the sizes of the run reveal.
-
-    `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything runs.
-    """
-    if checked.errors:
-        raise DifflangError(*checked.errors)
-    before = len(checked.session.diagnostics)
-    arguments = program_args.parse_command_line(words, checked.module)
-    check_installed(checked.module)
-    runner = HostRunner(checked.session, checked.module, engine, access, seed, write, warn, arguments)
-    install_lazy_globals(checked.imported, runner)
-    try:
-        runner.run(checked.items)
-    except AlreadyReported:
-        raise DifflangError(*checked.session.diagnostics[before:]) from None
-    return runner
-
-
-def load_values(
-    checked: CheckedProgram, path: Path | None, engine: Engine | None = None, words: Sequence[str] = (), seed: int = 0
-) -> LazyGlobals:
-    """The top-level values of a file that is not run, and of its imports, evaluated lazily with random streams of their
-    own.
-
-    `words` are the arguments of the program. Errors: DL1220; without words, when an argument without default is read.
-    """
-    arguments = program_args.parse_command_line(words, checked.module) if words else {}
-    access = file_access(path)
-    runner = HostRunner(
-        checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, program_args=arguments
-    )
-    install_lazy_globals(checked.imported, runner)
-    return LazyGlobals(runner.fork_for_module(checked.module, access, len(checked.imported)), checked.items)
-
-
-def file_access(path: Path | None, allowed: tuple[Path, ...] = ()) -> FileAccess:
-    """The access of a program: its own folder, and the allowed folders."""
-    return FileAccess(path.parent if path is not None else Path.cwd(), allowed)
