@@ -15,6 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "difflang"
 JAX_ROOMS = {"lower", "runtime", "embed", "bridge"}
 MOST_MODULES = 24  # in one folder
+LARGEST_CYCLE, MOST_IN_CYCLES = 3, 12  # modules
+LATE_ROOMS = {None, "cli", "lsp", "api", "plugin", "notebook"}  # which load what is heavy when it is needed
+MOST_LATE_IMPORTS = 15  # in the other rooms
+TANGLED_ROOMS = {"elaborate", "lower"}  # not yet held to the limits on cycles and late imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +186,13 @@ def test_a_right_import_passes(module: str, source: str) -> None:
 
 
 @cache
-def edges() -> dict[str, frozenset[str]]:
-    """Each module of the package, and the modules that it imports, late and for types too."""
+def edges(*, at_once: bool = False) -> dict[str, frozenset[str]]:
+    """Each module of the package, and those that it imports: late and for types too, or only those imported at once."""
     paths = {module_of(path): path for path in PACKAGE.rglob("*.py")}
     found: dict[str, frozenset[str]] = {}
     for module, path in paths.items():
-        targets = {each.module for each in imports(path.read_text(encoding="utf-8"))}
+        every = imports(path.read_text(encoding="utf-8"))
+        targets = {each.module for each in every if not (at_once and (each.late or each.typing))}
         found[module] = frozenset(targets & paths.keys() - {module})
     return found
 
@@ -249,6 +254,28 @@ def test_each_room_has_the_cycles_that_the_page_says_and_no_others() -> None:
     for group in cycles(edges()):
         found.setdefault(room_of(group[0]) or "", []).append(len(group))
     assert found == drawn_cycles()
+
+
+def test_cycles_are_small() -> None:
+    sizes = [n for room, several in drawn_cycles().items() if room not in TANGLED_ROOMS for n in several]
+    assert max(sizes, default=0) <= LARGEST_CYCLE and sum(sizes) <= MOST_IN_CYCLES
+
+
+def test_any_module_can_be_imported_first() -> None:
+    """Imports at once make no cycle, so none finds a module that is half done."""
+    assert [group for group in cycles(edges(at_once=True)) if room_of(group[0]) not in TANGLED_ROOMS] == []
+
+
+def test_few_imports_wait_for_a_call() -> None:
+    """Only doors import late as they like; elsewhere an import waits only for what is heavy: JAX, or every pass."""
+    late = {
+        (module_of(path), each.line)
+        for path in PACKAGE.rglob("*.py")
+        for each in imports(path.read_text(encoding="utf-8"))
+        if each.late and each.module.partition(".")[0] == "difflang"
+    }
+    doors = {(m, n) for m, n in late if room_of(m) in LATE_ROOMS or m == "difflang.runtime"}
+    assert len([m for m, _ in late - doors if room_of(m) not in TANGLED_ROOMS]) <= MOST_LATE_IMPORTS
 
 
 def test_cycles_are_found() -> None:
