@@ -18,7 +18,7 @@ MOST_MODULES = 24  # in one folder
 LARGEST_CYCLE, MOST_IN_CYCLES = 3, 12  # modules
 LATE_ROOMS = {None, "cli", "lsp", "api", "plugin", "notebook"}  # which load what is heavy when it is needed
 MOST_LATE_IMPORTS = 15  # in the other rooms
-TANGLED_ROOMS = {"elaborate", "lower"}  # not yet held to the limits on cycles and late imports
+TANGLED_ROOMS = {"elaborate"}  # not yet held to the limits on cycles and late imports
 
 
 @dataclass(frozen=True, slots=True)
