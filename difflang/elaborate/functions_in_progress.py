@@ -6,17 +6,24 @@ As in Tarjan's algorithm for strongly connected components, each function tracks
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from difflang.base.source import Span
+from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.types.function_code import FnCode
+from difflang.types.language_types import LangType
 
-if TYPE_CHECKING:
-    from difflang.elaborate.elaborated_graphs import FunctionInstance
-    from difflang.elaborate.instance_keys import InstanceKey
-    from difflang.types.function_code import FnCode
-    from difflang.types.language_types import LangType
+
+class InstanceKey(NamedTuple):
+    """The cache key of a function instance."""
+
+    code: FnCode
+    types: tuple[LangType, ...]
+    static_values: Hashable
+    sizes: Hashable
+    definition: bool
 
 
 class PendingFunction(Struct, eq=False):
@@ -46,7 +53,7 @@ class FunctionStack(Struct, eq=False):
     # Members of a group found to draw random numbers.
     drawing: set[Hashable] = field(default_factory=set[Hashable])
     # The result types found so far.
-    result_types: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])
+    result_types: dict[Hashable, LangType] = field(default_factory=dict[Hashable, LangType])
     started: int = 0
 
     def begin(self, key: InstanceKey, code: FnCode, span: Span, *, definition: bool) -> PendingFunction:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.functions_in_progress import InstanceKey
 from difflang.elaborate.terms import Array, Closure, RecordTerm, SumTerm, Term, Tuple, VariantTerm, ZipTerm, type_of
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import AscribedCode, FnCode
@@ -20,16 +20,6 @@ RECOMPILED_HELP = (
     "difflang compiles it again for each: let a size end the recursion sooner, or pass the same "
     "function along with numbers"
 )
-
-
-class InstanceKey(NamedTuple):
-    """The cache key of a function instance."""
-
-    code: FnCode
-    types: tuple[LangType, ...]
-    static_values: Hashable
-    sizes: Hashable
-    definition: bool
 
 
 def instance_key(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls import extern_calls, recursion
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import (
     constrain_function,
     default_value,
@@ -66,10 +67,6 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.size_expressions import refuse_unbound_sizes
 from difflang.types.type_errors import DeferCheck, declared_type_error, make_error, nesting_error, unbound_yield_error
 from difflang.types.unify import Unifier
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
-
 
 # Passes over a recursive group until its result types are stable. A few are enough in practice.
 MAX_PASSES = 50

@@ -5,10 +5,9 @@ Nothing becomes complex implicitly: a real number becomes complex only by `c64(x
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.number_promotion import COMPLEX_EXTENSIONS
 from difflang.elaborate.expressions.operators import as_array, elementwise
@@ -26,9 +25,6 @@ from difflang.elaborate.terms import (
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import imaginary_dtype
 from difflang.types.language_types import show_type
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("complex", takes="real imag")

@@ -5,11 +5,12 @@ Images are [batch, axes of space, channels], kernels [axes of space, channels in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
@@ -20,9 +21,6 @@ from difflang.ops.signal.convolution import image_cotangent
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import unify_dtypes
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 Sizes = tuple[Dim, ...]
 Margins = tuple[tuple[Dim, Dim], ...]
@@ -131,7 +129,7 @@ def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> 
     if w.tensor.rank != x.tensor.rank:
         raise cx.error("DL0313", f"a kernel is [{SPACE[kind]}, in, out]", span, f"this is {show_type(w.tensor)}")
     if not unify_dtypes(x.tensor.dtype, w.tensor.dtype):
-        raise dtype_mismatch_error(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
+        raise dtype_mismatch_error(took.name, took.args.span, [x, w], (took.span("x"), span))
     taps = static_sizes(cx, w.tensor.shape[:-2], span)
     if 0 in taps:
         raise cx.error("DL0338", f"`{took.name}`: the kernel is empty", span, f"this is {show_type(w.tensor)}")

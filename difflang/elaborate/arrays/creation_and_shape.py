@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,6 +10,7 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin, register_builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import as_array, broadcast_to, elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
@@ -36,9 +36,6 @@ from difflang.types.dtype_variables import literal_dtype, prune_dtype
 from difflang.types.join_types import contains_kind
 from difflang.types.language_types import UNIT, AxisSpread, SumType, VariantType, leaf_types, show_type, tangent_type
 from difflang.types.type_errors import DeferCheck
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 def shape_argument(cx: ElabContext, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:

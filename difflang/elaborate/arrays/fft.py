@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.terms import Array, Term
 from difflang.ops.signal.fft import rfft_length
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("fft", "ifft", takes="z axis?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import identity_matrix
 from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import broadcast_to
 from difflang.elaborate.terms import Array, Term, Tuple
@@ -22,9 +23,6 @@ from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, matmul,
 from difflang.ops.linalg.solve_and_det import MAX_MINOR_ROWS, det_by_minors
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 ArrayPair = tuple[Array, Array]
 

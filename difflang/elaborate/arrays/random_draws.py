@@ -5,11 +5,10 @@ Each draw folds the ordinal of its call, and the index of every enclosing loop, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import constant_tangent, shape_argument
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import as_array
 from difflang.elaborate.terms import Array, KeyTerm, PoisonTerm, RecordTerm, SumTerm, Term, Tuple, VariantTerm, type_of
@@ -20,9 +19,6 @@ from difflang.ir.tensor_types import FLOATS, INTEGERS, U32, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import KEY_DATA, show_type
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("normal", "uniform", takes="..sizes")

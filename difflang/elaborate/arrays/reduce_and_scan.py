@@ -8,7 +8,6 @@ is known, so the depth is the logarithm of that number. Both emit ordinary equat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, register_builtin
@@ -29,9 +28,6 @@ from difflang.syntax import tree
 from difflang.types.join_types import contains_kind, least_common_type
 from difflang.types.language_types import ClosureType, LangType, SumType, VariantType, map_tensors, show_type
 from difflang.types.type_errors import make_error
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 # The names in the loop of a fold. They begin with a space, so no program can use them.
 OP_NAME, STATE_NAME, ITEMS_NAME, ITEM_NAME = " op", " state", " items", " item"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +11,7 @@ from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import abs_squared, as_real_pairs, real_and_imaginary
 from difflang.elaborate.arrays.creation_and_shape import sum_leaves
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.reports.op_messages import refusal_help
@@ -22,12 +22,6 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 REDUCTION_OPS = {
     "sum": "reduce_sum",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_product
 from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.runtime_checks import check_index
@@ -19,9 +19,6 @@ from difflang.ir.tensor_types import I32, INTEGERS, Tensor
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 def array_argument(took: BuiltinArgs, name: str = "x") -> Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.base.wording import count_of
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
@@ -34,9 +35,6 @@ from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import number_as_typed
 from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import unify_dtypes
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 TRANSFORM_NAMES = (
     "grad",

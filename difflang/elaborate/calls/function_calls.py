@@ -13,11 +13,11 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES, convert_dtype
-from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.calls.constructors import construct_record, construct_variant
 from difflang.elaborate.calls.signatures import bind_open_sizes, closure_sizes, count_arguments
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates, record_type
-from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
+from difflang.elaborate.derivatives.wrt import parameter_fields_named
 from difflang.elaborate.expressions.primary_expressions import bind_host_constants
 from difflang.elaborate.expressions.primary_expressions import select_field as field_of
 from difflang.elaborate.expressions.qualified_names import module_named_by

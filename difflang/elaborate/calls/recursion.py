@@ -18,8 +18,8 @@ from difflang.base.source import Span
 from difflang.elaborate.context import FAILURE_TYPES, ElabContext, Session
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance
-from difflang.elaborate.functions_in_progress import PendingFunction
-from difflang.elaborate.instance_keys import InstanceKey, instance_key
+from difflang.elaborate.functions_in_progress import InstanceKey, PendingFunction
+from difflang.elaborate.instance_keys import instance_key
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.runtime_checks import cannot_have_failed
 from difflang.elaborate.terms import Term, leaves, term_from_leaves, type_of

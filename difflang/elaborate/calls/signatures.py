@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Fix, Label
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import ElabContext, elaborate
-from difflang.elaborate.derivatives.wrt import parameter_names
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.linearity_errors import matrix_function_help, not_proved_linear_error
 from difflang.elaborate.scope import BlockScope
@@ -37,9 +37,6 @@ from difflang.types.language_types import (
 )
 from difflang.types.suggested_fixes import declared_dtype_fix
 from difflang.types.type_errors import DeferCheck, annotation_text, make_error
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 
 def match_arguments(

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of
-from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.wrt import parameter_names, positional_arguments
+from difflang.elaborate.derivatives.wrt import positional_arguments
 from difflang.elaborate.expressions.comprehensions import emit_map
 from difflang.elaborate.statements.iterables import LoopIterable
 from difflang.elaborate.terms import Array, Term, Tuple, leaves, term_from_leaves, type_of

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
+from difflang.elaborate.calls.signatures import default_value
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.terms import Closure, SumTerm, Term
+from difflang.elaborate.terms import Closure, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
-from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
+from difflang.types.function_code import DerivativeCode, FnCode, Wrt
 from difflang.types.module_scope import ModuleScope
 
 WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
@@ -18,8 +19,6 @@ WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, count: int = 0) -> Walk[CallArgs]:
     """The arguments by position, at least the first `count` of them; omitted ones take their defaults."""
-    from difflang.elaborate.calls.signatures import default_value
-
     names, (code, defaults) = parameter_names(f), parameter_defaults(f)
     items = list(args.items)
     last = max([count, *[names.index(name) + 1 for name in args.named if name in names]])
@@ -47,23 +46,6 @@ def parameter_defaults(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
     if not isinstance(f, Closure) or not isinstance(f.code, FnCode):
         return None, {}
     return f.code, {p.name: p.default for p in f.code.decl.params if p.default is not None}
-
-
-def parameter_names(f: Term) -> list[str]:
-    """The names of a function's parameters."""
-    match f:
-        case Closure(code=FnCode(decl=decl)):
-            return [p.name for p in decl.params]
-        case Closure(code=LambdaCode(decl=decl)):
-            return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
-        case Closure(code=DerivativeCode() | AscribedCode() | VmapCode(), captures=(inner,)):
-            return parameter_names(inner)
-        case SumTerm(parts=parts):
-            # A function selected at run time: only common names are usable.
-            every = [parameter_names(part) for part in parts]
-            return every[0] if all(names == every[0] for names in every) else []
-        case _:
-            return []
 
 
 def resolve_wrt(cx: ElabContext, f: Term, wrt: Wrt, span: Span) -> WrtPath:

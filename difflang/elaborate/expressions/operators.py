@@ -154,7 +154,7 @@ def elementwise(
     ]
     for other in arrays[1:]:
         if name not in MIXED_DTYPES and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
-            raise dtype_mismatch_error(cx, name, span, arrays, spans)
+            raise dtype_mismatch_error(name, span, arrays, spans)
     if name in COMPLEX_EXTENSIONS and arrays[0].tensor.dtype.is_complex:
         return COMPLEX_EXTENSIONS[name](cx, span, arrays[0])
     static = fold_arrays(name, arrays, named=cx.root.definition_only)
@@ -395,7 +395,7 @@ def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, S
                 "write `*` for the product with a number",
             )
     if not unify_dtypes(a.dtype, b.dtype):
-        raise dtype_mismatch_error(cx, "@", span, [x, y], spans)
+        raise dtype_mismatch_error("@", span, [x, y], spans)
     inner = b.rank - 2 if b.rank > 1 else 0
     if not cx.unifier.equal(a.shape[-1], b.shape[inner]):
         raise inner_size_error(x, y, inner, spans)

@@ -11,9 +11,9 @@ from difflang.analysis.partial_derivatives import PartialLoss, find_partial_loss
 from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives, merge_dropped, reaching_params
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
-from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
+from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.loss_messages import (
     differentiable_substitute,
     draw_warning,

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, trace_function
-from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
+from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.derivative_losses import MAX_LABELS, loss_labels
 from difflang.elaborate.reports.loss_messages import differentiable_substitute, loss_reason
 from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of

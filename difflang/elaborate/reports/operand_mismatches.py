@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.source import Span
@@ -32,9 +31,6 @@ from difflang.types.type_errors import make_error
 
 # Operations on bools.
 BOOLEAN_OPS = frozenset({"logical_and", "logical_or", "assignment"})
-
-if TYPE_CHECKING:
-    from difflang.elaborate.context import ElabContext
 
 
 def broadcast_error(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
@@ -66,9 +62,7 @@ def quote_or_this(span: Span) -> str:
     return f"`{text}`" if len(text) <= 24 and "\n" not in text else "this"
 
 
-def dtype_mismatch_error(
-    cx: ElabContext, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]
-) -> DifflangError:
+def dtype_mismatch_error(name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:
     first, other = (
         arrays[0],
         next(a for a in arrays if prune_dtype(a.tensor.dtype) is not prune_dtype(arrays[0].tensor.dtype)),

@@ -47,7 +47,7 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
     if any(p.new_axis for p in subs.parts):
         raise cx.error("DL0207", "cannot assign to a new axis", subs.span)
     if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
-        raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
+        raise dtype_mismatch_error("assignment", span, [subs.base, change], (subs.base_span, span))
     if padded_shape(subs) is not None:
         return subs.base
     if subs.mask is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, OkBefore
 from difflang.elaborate.runtime_checks import cannot_have_failed, no_failure_value
 from difflang.elaborate.terms import UNIT_TERM, InterpolatedValue, PoisonTerm, Term, TextTerm, Tuple, leaves
@@ -22,9 +22,6 @@ from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.control.print_effect import without_prints
 from difflang.types.text_templates import string_template
 from difflang.types.type_errors import DeferCheck, make_error
-
-if TYPE_CHECKING:
-    from difflang.elaborate.calls.call_args import CallArgs
 
 BOOL_SCALAR = Tensor(BOOL)
 

@@ -151,7 +151,7 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
     """Log a write."""
     change = as_array(cx, value, span)
     if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
-        raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
+        raise dtype_mismatch_error("assignment", span, [subs.base, change], (subs.base_span, span))
     # The array is too small for any write: a check fails first, or this never runs.
     if padded_shape(subs) is not None:
         return
