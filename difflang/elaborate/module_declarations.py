@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import difflang.elaborate.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registries
 from difflang.base import package_data
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Source, Span
 from difflang.elaborate import specialization
-from difflang.elaborate.arrays import indexing, reduce_and_scan
-from difflang.elaborate.calls import extern_calls, function_calls
 from difflang.elaborate.context import Session
 from difflang.elaborate.derivatives import custom_rules
-from difflang.elaborate.expressions import comprehensions, operators, primary_expressions
-from difflang.elaborate.patterns import match_expressions
-from difflang.elaborate.statements import basic_statements, branches, checkpoint_blocks, loops
 from difflang.elaborate.trampoline import run_walk
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
@@ -28,12 +24,6 @@ from difflang.types.size_expressions import refuse_unbound_sizes
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.type_resolver import GENERIC_BOUNDS, declared_bounds
 from difflang.types.unify import Unifier
-
-# Importing these modules registers the elaborators of all kinds of syntax.
-WALKERS = (
-    function_calls, basic_statements, branches, checkpoint_blocks, comprehensions, extern_calls, indexing, loops,
-    match_expressions, operators, primary_expressions, reduce_and_scan,
-)  # fmt: skip
 
 
 def declare_module(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.context import Session
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, child_nodes, pattern_names

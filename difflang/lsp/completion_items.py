@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lsprotocol import types as lsp
 
 from difflang.base.package_data import stdlib_modules
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.module_declarations import load_prelude
 from difflang.elaborate.module_imports import import_names
 from difflang.elaborate.reports.name_errors import CONSTANTS

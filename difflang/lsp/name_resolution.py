@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.module_imports import import_names
 from difflang.lsp.incremental_parse import ParsedPart
 from difflang.lsp.symbol_table import NameBinding, NameUse, SymbolTable, symbols_of

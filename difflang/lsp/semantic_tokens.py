@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from lsprotocol import types as lsp
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.lsp.incremental_parse import ParsedPart
 from difflang.lsp.name_resolution import NameOccurrence, callee_declaration, definition_of, operator_name, type_at
 from difflang.lsp.positions import PositionMap

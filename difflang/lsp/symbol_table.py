@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.driver.doc_examples import find_examples
-from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.tensor_types import DTYPES
 from difflang.lsp.incremental_parse import ParsedPart

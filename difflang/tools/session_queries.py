@@ -10,7 +10,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.driver.interactive_session import InteractiveSession
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.elaborate.terms import Term

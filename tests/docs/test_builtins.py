@@ -16,7 +16,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.package_data import builtins_file
 from difflang.base.source import Source
 from difflang.driver.checked_program import check_program
-from difflang.elaborate.calls.builtin_functions import BUILTINS, PARAMETERS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, PARAMETERS, TRANSFORM_NAMES
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.builtins import BuiltinCall

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.elaborate.calls.builtin_functions import BUILTINS
+from difflang.elaborate.calls.builtin_registry import BUILTINS
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, C128, F64, I32, Tensor
 from difflang.unparse.fragments import CannotUnparse, name_fragment

@@ -21,7 +21,7 @@ import pytest
 
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Source, Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.reports.foreign_names import SUBSTITUTES
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.execution.engine import Engine

@@ -9,7 +9,7 @@ from typing import Any
 
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.reductions import require_floats
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import elementwise

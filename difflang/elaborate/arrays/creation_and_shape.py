@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin, register_builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import as_array, broadcast_to, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.terms import (
     Array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.reports.op_messages import quote_source

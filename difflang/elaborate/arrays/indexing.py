@@ -17,7 +17,7 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of, length_text
 from difflang.elaborate.arrays.scan_inputs import scan_loop_axes
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
-from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.reports.operand_mismatches import not_indexable_error
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.statements.iterables import range_stride

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import identity_matrix
 from difflang.elaborate.arrays.reductions import require_floats
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import broadcast_to
+from difflang.elaborate.expressions.broadcasting import broadcast_to
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch

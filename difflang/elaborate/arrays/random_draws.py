@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import constant_tangent, shape_argument
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.terms import Array, KeyTerm, PoisonTerm, RecordTerm, SumTerm, Term, Tuple, VariantTerm, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value

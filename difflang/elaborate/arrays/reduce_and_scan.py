@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, register_builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates

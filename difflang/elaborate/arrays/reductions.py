@@ -10,10 +10,11 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import abs_squared, as_real_pairs, real_and_imaginary
 from difflang.elaborate.arrays.creation_and_shape import sum_leaves
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.reports.op_messages import refusal_help
 from difflang.elaborate.reports.operand_mismatches import float_conversion_fix
 from difflang.elaborate.terms import Array, Term, Tuple

@@ -7,10 +7,11 @@ from itertools import pairwise
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_product
-from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES, convert_dtype
+from difflang.elaborate.calls.builtin_functions import convert_dtype
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.calls.constructors import construct_record, construct_variant
 from difflang.elaborate.calls.signatures import bind_open_sizes, closure_sizes, count_arguments

@@ -10,8 +10,8 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import FAILURE_WORD, AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, dynamic_reduction
-from difflang.elaborate.expressions.operators import as_array
 from difflang.elaborate.host_sizes import as_static_size
 from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
 from difflang.elaborate.patterns.sum_types import widen_to_type

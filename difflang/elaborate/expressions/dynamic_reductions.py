@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.statements.basic_statements import drop_static
 from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.terms import UNIT_TERM, Array, RangeTerm, Term

@@ -9,12 +9,12 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.arrays.index_bounds import propagate_bounds
-from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.expressions.number_promotion import COMPLEX_EXTENSIONS
 from difflang.elaborate.host_sizes import record_host_size
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.reports.operand_mismatches import (
-    broadcast_error,
     declaration_labels,
     dtype_mismatch_error,
     quote_or_this,
@@ -23,8 +23,6 @@ from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.statements.printing import static_text
 from difflang.elaborate.terms import (
     Array,
-    HistoryTerm,
-    PoisonTerm,
     RecordTerm,
     StaticNumber,
     SumTerm,
@@ -32,7 +30,6 @@ from difflang.elaborate.terms import (
     TextTerm,
     Tuple,
     VariantTerm,
-    type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir import symbolic_dims
@@ -71,66 +68,6 @@ COMPARISON_FOLDS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 JOIN_HELP = 'join texts by interpolation: `"{a}{b}"`'
-
-
-def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a number", way: str = "") -> Array:
-    """The term as an array. Errors: DL0313 if it is something else."""
-    if isinstance(term, Array):
-        return term
-    if isinstance(term, PoisonTerm):
-        raise AlreadyReported
-    if isinstance(term, HistoryTerm):
-        way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quote_source(span, 'h')} => v)`"
-    raise cx.error("DL0313", f"expected {what} here", span, f"this is {show_type(type_of(term))}", way)
-
-
-# ---- Broadcasting
-
-
-def broadcast_shape(cx: ElabContext, terms: Sequence[Array], spans: Sequence[Span], span: Span) -> tuple[Dim, ...]:
-    """The common shape: a scalar fits anything; else trailing axes are equal, or literally 1."""
-    shape: tuple[Dim, ...] = ()
-    owner = 0
-    for i, term in enumerate(terms):
-        other = term.tensor.shape
-        if other == shape or not other:
-            continue
-        if not shape:
-            shape, owner = other, i
-            continue
-        merged = merge_shapes(cx, shape, other)
-        if merged is None:
-            raise broadcast_error(terms, spans, span, owner, i)
-        if len(other) > len(shape):
-            owner = i
-        shape = merged
-    return shape
-
-
-def merge_shapes(cx: ElabContext, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
-    if any(isinstance(d, AxisSpread) for d in (*a, *b)):
-        raise DeferCheck
-    long, short = (a, b) if len(a) >= len(b) else (b, a)
-    rest = len(long) - len(short)
-    merged = list(long)
-    for axis, size in enumerate(short, rest):
-        if merged[axis] == 1:
-            merged[axis] = size
-        elif size != 1 and not cx.unifier.equal(merged[axis], size):
-            return None
-    return tuple(merged)
-
-
-def broadcast_to(cx: ElabContext, term: Array, shape: tuple[Dim, ...], span: Span) -> Array:
-    """The array broadcast to a shape; a literal becomes a constant of that shape."""
-    tensor = term.tensor
-    if tensor.shape == shape:
-        return term
-    if term.literal and not tensor.shape:
-        value = cx.emit("const", span, value=term.static, type=Tensor(tensor.dtype, shape))
-        return Array(value, term.static, literal=True)
-    axes = tuple(range(len(shape) - tensor.rank, len(shape)))
-    return Array(cx.emit("broadcast", span, term.value, shape=shape, axes=axes))
 
 
 # ---- Elementwise application

@@ -11,12 +11,12 @@ import numpy as np
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS
+from difflang.elaborate.calls.builtin_registry import BUILTINS
 from difflang.elaborate.calls.constructors import check_part_count
 from difflang.elaborate.calls.signatures import constrain_alike
 from difflang.elaborate.context import MAX_AXES, AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions import qualified_names
-from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.patterns.sum_type_arrays import stack_sum_values
 from difflang.elaborate.patterns.sum_types import may_replace, variant_constructor
 from difflang.elaborate.reports.name_errors import CONSTANTS, unknown_name_error

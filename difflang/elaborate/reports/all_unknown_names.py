@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difflang.base.diagnostics import DifflangError
-from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions import qualified_names
 from difflang.elaborate.expressions.primary_expressions import lookup_name

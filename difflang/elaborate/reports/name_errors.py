@@ -10,7 +10,7 @@ from difflang.base.fixes import did_you_mean
 from difflang.base.fixes import replacement_fix as written
 from difflang.base.package_data import stdlib_modules, stdlib_modules_of_name
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES, PACKAGE_NAMES, library_name_help, substitute_for
 from difflang.syntax import tree

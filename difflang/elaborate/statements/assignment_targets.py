@@ -25,7 +25,8 @@ from difflang.elaborate.arrays.indexing import (
     start_offsets,
 )
 from difflang.elaborate.context import ElabContext, elaborate
-from difflang.elaborate.expressions.operators import ARITHMETIC, as_array, broadcast_shape, broadcast_to, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
+from difflang.elaborate.expressions.operators import ARITHMETIC, elementwise
 from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term

@@ -8,7 +8,8 @@ from difflang.elaborate.arrays.indexing import Subscripts, evaluate_subscripts, 
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.patterns.sum_type_arrays import array_tags, index_sum_array, is_sum_array

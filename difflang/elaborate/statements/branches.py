@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.patterns.sum_types import branches_have_value, join_types, widen_to_type
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.write_only_arrays import WriteLog, out_of_range_writes, take_writes_since

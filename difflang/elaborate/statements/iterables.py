@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.statements.yield_histories import history_source
 from difflang.elaborate.terms import (

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.elaborate.calls.builtin_registry import builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, OkBefore
 from difflang.elaborate.runtime_checks import cannot_have_failed, no_failure_value
@@ -26,7 +27,8 @@ from difflang.types.type_errors import DeferCheck, make_error
 BOOL_SCALAR = Tensor(BOOL)
 
 
-def print_(cx: ElabContext, args: CallArgs) -> Term:
+@builtin("print", takes="..values")
+def print_(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`print(a, b)`: the values, separated by spaces."""
     for _, span in args.named.values():
         raise make_error("DL0319", "`print` takes positional arguments only", (span, ""))

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import Subscripts, default_index_dtype, padded_shape
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.statements.assignment_targets import broadcast_to_target
 from difflang.elaborate.terms import Array, Term, Tuple

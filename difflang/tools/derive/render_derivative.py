@@ -10,7 +10,7 @@ from difflang.base.source import Source, Span
 from difflang.base.wording import with_article
 from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import dim_names
