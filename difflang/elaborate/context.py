@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
+from difflang.elaborate.effects import CheckpointSaves, WriteLog, YieldItem
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, HostComputedSize, RootGraph
 from difflang.elaborate.functions_in_progress import FunctionStack
 from difflang.elaborate.recorded_types import RecordedTypes
@@ -139,11 +140,11 @@ class ElabContext(Struct, eq=False):
     host: Any = None
     depth: int = 0  # nested control flow
     lambda_depth: int = 0  # nested calls of lambdas
-    # The items that each enclosing loop yields: lists of `YieldItem`.
-    loop_yields: list[list[Any] | None] = field(default_factory=list[Any])
-    checkpoint_saves: Any = None  # the `CheckpointSaves` of the enclosing `checkpoint` block
+    # The items that each enclosing loop yields; None where none can be yielded.
+    loop_yields: list[list[YieldItem] | None] = field(default_factory=list[Any])
+    checkpoint_saves: CheckpointSaves | None = None  # of the enclosing `checkpoint` block
     # Arrays that the enclosing loop only writes into.
-    write_logs: dict[LocalBinding, Any] = field(default_factory=dict[Any, Any])
+    write_logs: dict[LocalBinding, WriteLog] = field(default_factory=dict[LocalBinding, WriteLog])
     # The failures before this region, which counts its own; None outermost.
     ok_before: OkBefore | None = None
     # The hidden variable that holds the first failure.

@@ -14,7 +14,8 @@ from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.operand_mismatches import tuple_pattern_error
-from difflang.elaborate.statements.basic_statements import branch_without_value_error, drop_static
+from difflang.elaborate.statements.basic_statements import branch_without_value_error
+from difflang.elaborate.statements.regions import drop_static
 from difflang.elaborate.terms import Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.host.compiled_units import HostUnit, UnitStaging, host_context, stage_unit

@@ -15,6 +15,7 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to
 from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
+from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -343,7 +344,6 @@ def has_numbers(term: Term) -> bool:
 
 def sum_active_option(cx: ElabContext, term: SumTerm, span: Span) -> Array:
     """The sum over the option that the tag selects at run time."""
-    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
     def option_arm(part: Term) -> MatchArm:
         def body() -> Walk[Term]:

@@ -14,11 +14,12 @@ from difflang.elaborate.calls.builtin_registry import BuiltinArgs, register_buil
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.specialization import placeholder_term
-from difflang.elaborate.statements.basic_statements import drop_static
-from difflang.elaborate.statements.iterables import LoopIterable, as_iterable
+from difflang.elaborate.statements.iterables import as_iterable
+from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.statements.loops import loop_expression
+from difflang.elaborate.statements.regions import drop_static
 from difflang.elaborate.terms import Array, PoisonTerm, Term, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value

@@ -27,6 +27,7 @@ from difflang.elaborate.reports.name_errors import derivative_of_call_help, tran
 from difflang.elaborate.reports.operand_mismatches import tuple_pattern_error
 from difflang.elaborate.scope import BlockScope
 from difflang.elaborate.specialization import call_function, placeholder_term
+from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.terms import (
     Array,
@@ -265,7 +266,6 @@ def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
 
 def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -> Walk[Term]:
     """Apply a function that is selected at run time: one branch for each candidate."""
-    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
     def function_arm(f: Term) -> MatchArm:
         return MatchArm(lambda: apply(cx, f, replace(args, items=list(args.items), named=dict(args.named))), args.span)

@@ -13,8 +13,8 @@ from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import positional_arguments
-from difflang.elaborate.expressions.comprehensions import emit_map
-from difflang.elaborate.statements.iterables import LoopIterable
+from difflang.elaborate.expressions.map_equations import emit_map
+from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.terms import Array, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value

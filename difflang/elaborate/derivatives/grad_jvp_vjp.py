@@ -21,8 +21,8 @@ from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.runtime_checks import absorb_failure
-from difflang.elaborate.statements.branches import close_regions
 from difflang.elaborate.statements.printing import suppress_prints
+from difflang.elaborate.statements.regions import close_regions
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,

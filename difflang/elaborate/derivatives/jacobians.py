@@ -23,10 +23,10 @@ from difflang.elaborate.derivatives.grad_jvp_vjp import (
 from difflang.elaborate.derivatives.scalar_derivative import is_complex_value, trace_holomorphic
 from difflang.elaborate.derivatives.tangents import number_types, tags_of
 from difflang.elaborate.derivatives.wrt import WrtPath, resolve_wrt
-from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.reports.missing_tangents import argument_without_tangent, require_differentiable_result
-from difflang.elaborate.statements.iterables import LoopIterable
+from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.statements.printing import suppress_prints
 from difflang.elaborate.terms import Array, Closure, SumTerm, Term, Tuple, record_of_fields, type_of, variant_of_fields
 from difflang.elaborate.trampoline import Walk

@@ -41,8 +41,8 @@ from difflang.elaborate.reports.linearity_errors import (
 )
 from difflang.elaborate.reports.missing_tangents import require_differentiable_result
 from difflang.elaborate.runtime_checks import absorb_failure
-from difflang.elaborate.statements.branches import close_regions
 from difflang.elaborate.statements.printing import suppress_prints
+from difflang.elaborate.statements.regions import close_regions
 from difflang.elaborate.terms import (
     Array,
     Closure,

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.function_calls import bind_pattern
-from difflang.elaborate.context import FAILURE_WORD, AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, dynamic_reduction
+from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, InferredExtent, dynamic_reduction
+from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.host_sizes import as_static_size
 from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
-from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.runtime_checks import absorb_map_failure, has_single_check, no_failure_value
-from difflang.elaborate.statements.branches import BranchSide, close_regions, elaborate_side, emit_cond
-from difflang.elaborate.statements.iterables import LoopIterable, as_iterable
-from difflang.elaborate.statements.loops import row_type
-from difflang.elaborate.statements.printing import BOOL_SCALAR, PriorInstancesOk, no_failure_so_far, separate_failures
+from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
+from difflang.elaborate.statements.iterables import as_iterable
+from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    IndexedLoop,
-    PoisonTerm,
     RangeTerm,
     Term,
-    leaves,
-    term_from_leaves,
-    type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Graph, Value, Values
-from difflang.ir.op import OPS
+from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import BOOL, I32, Tensor
+from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, pattern_names
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import BuiltinCode
-from difflang.types.join_types import add_tags, has_runtime_text
-from difflang.types.language_types import leaf_types, map_tensors, show_type
+from difflang.types.language_types import show_type
 from difflang.types.type_errors import make_error
 
 # The identity of each reduction: the value of an item that a filter drops.
@@ -115,99 +104,6 @@ def map_iterator(
         return map_iterator(cx, e, depth + 1, identity, ask_host=ask_host)
 
     return (yield emit_map(cx, e.span, over, iterator_body))
-
-
-def emit_map(
-    cx: ElabContext,
-    span: Span,
-    iterable: LoopIterable,
-    body: Callable[[Array, list[Value]], Walk[Term]],
-    *,
-    in_order: bool = False,
-    check_body: Callable[[Graph, int], None] = lambda graph, consts: None,
-) -> Walk[Term]:
-    """The `map` equation of a body over an iterable of known length.
-
-    With `in_order`, the first failing item is the one reported. `check_body` receives the body's graph and the number
-    of leading params that all items share, and may raise.
-    """
-    length = iterable.length
-    assert length is not None
-    iota = cx.emit("iota", span, type=Tensor(I32, (length,)), axis=0)
-    if cx.loop_yields:
-        cx.loop_yields.append(None)
-    with cx.nested_graph(span) as builder:
-        cx.scope.outer_is_read_only = True
-        index = builder.param(Tensor(I32), "lane")
-        rows = [builder.param(row_type(v)) for v in iterable.arrays]
-        cx.keys.append((builder, index))
-        outer_word = cx.failure_word.term
-        fresh = cx.failure_word.term = cx.no_failure()
-        indexed, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
-        try:
-            with separate_failures(cx, before):
-                value = yield body(Array(index, upper_bound=length, index_of_loop=indexed), rows)
-            word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
-            still_well = [ok_after_item(cx, before.param, word, span)] if before.param is not None else []
-        finally:
-            cx.failure_word.term = outer_word
-            cx.keys.pop()
-            if cx.loop_yields:
-                cx.loop_yields.pop()
-    if isinstance(value, PoisonTerm):
-        raise AlreadyReported
-    reject_texts(cx, value, span)
-    value = widen_to_type(builder, value, add_tags(type_of(value)))
-    own = [v for v in builder.params if v is not before.param]
-    own[1:1] = [before.param] if before.param is not None else []
-    # A body that prints, or calls what prints, must know whether an earlier item failed: it becomes a loop.
-    consts, (graph,) = close_regions([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
-    check_body(graph, len(consts))
-    types = tuple(
-        [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[FAILURE_WORD] * len(word)]]
-    )
-    if still_well:
-        results = map_sequentially(cx, graph, consts, [*iterable.arrays, *indexed.arrays], types, length, span)
-    else:
-        cx.builder.span = span
-        operands = tuple(map(cx.builder.capture, [*consts, iota, *iterable.arrays, *indexed.arrays]))
-        results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
-    if word:
-        one_check = has_single_check(graph)
-        absorb_map_failure(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
-        results = results[:-3]
-    return term_from_leaves(map_tensors(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
-
-
-def ok_after_item(cx: ElabContext, before: Value, word: list[Value], span: Span) -> Value:
-    """Whether no check failed before an item or in it."""
-    return cx.emit("logical_and", span, before, no_failure_value(cx, cx.failure, span)) if word else before
-
-
-def map_sequentially(
-    cx: ElabContext,
-    body: Graph,
-    consts: list[Value],
-    xs: list[Value],
-    types: tuple[Tensor, ...],
-    length: Dim,
-    span: Span,
-) -> Values:
-    """Run items that print in sequence: a loop that carries the flag whether no check has failed."""
-    start = no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR)
-    cx.builder.span = span
-    operands = tuple(map(cx.builder.capture, [cx.integer_array(length, span).value, *consts, start, *xs]))
-    attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
-    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (body,), **attrs)[2:]
-
-
-def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
-    """Errors: DL0327 for texts with run-time parts, which cannot be items of an array."""
-    if has_runtime_text(type_of(value)):
-        way = "print the text there, or create it from an item of the array where you need it"
-        raise cx.error(
-            "DL0327", "an array cannot hold texts", span, "the content of this text is known only at run time", way
-        )
 
 
 def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
@@ -309,3 +205,9 @@ def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[D
     from_the_end = any(isinstance(s, tree.Dots) for s in before)
     place = len(shape) - (len(e.subscripts) - place) if from_the_end else len(before)
     return (shape[place], e.subscripts[-1].span.to(e.span)) if 0 <= place < len(shape) else None
+
+
+@elaborates(InferredExtent)
+def infer_extent(cx: ElabContext, e: InferredExtent) -> Walk[Term]:
+    over = yield iterator_extent(cx, e.comprehension, e.iterator)
+    return RangeTerm(cx.integer_array(0, e.span), over.limit, None)

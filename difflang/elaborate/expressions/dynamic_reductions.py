@@ -11,9 +11,9 @@ from functools import lru_cache
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.operators import elementwise
-from difflang.elaborate.statements.basic_statements import drop_static
 from difflang.elaborate.statements.loops import loop_expression
-from difflang.elaborate.terms import UNIT_TERM, Array, RangeTerm, Term
+from difflang.elaborate.statements.regions import drop_static
+from difflang.elaborate.terms import UNIT_TERM, Array, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
@@ -112,11 +112,3 @@ def accumulate(cx: ElabContext, e: AccumulateStatement) -> Walk[Term]:
         raise AccumulatorShapeError(value.tensor.shape)
     binding.term = drop_static(elementwise(cx, op, e.span, (binding.term, value)))
     return UNIT_TERM
-
-
-@elaborates(InferredExtent)
-def infer_extent(cx: ElabContext, e: InferredExtent) -> Walk[Term]:
-    from difflang.elaborate.expressions.comprehensions import iterator_extent
-
-    over = yield iterator_extent(cx, e.comprehension, e.iterator)
-    return RangeTerm(cx.integer_array(0, e.span), over.limit, None)

@@ -20,7 +20,9 @@ from difflang.elaborate.reports.operand_mismatches import (
     quote_or_this,
 )
 from difflang.elaborate.runtime_checks import emit_check
+from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
 from difflang.elaborate.statements.printing import static_text
+from difflang.elaborate.statements.regions import assigned_variables
 from difflang.elaborate.terms import (
     Array,
     RecordTerm,
@@ -202,8 +204,6 @@ def has_effects(e: tree.Expr) -> bool:
 
 def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     """`a and b`, `a or b` of scalar conditions: b is evaluated only if a does not decide the answer."""
-    from difflang.elaborate.statements.branches import BranchSide, assigned_variables, elaborate_side, emit_cond
-
     if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", f"`{e.op}` joins conditions", e.lhs.span, f"this is {show_type(lhs.tensor)}")
     variables = assigned_variables(cx, e.rhs)

@@ -16,6 +16,7 @@ from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_it
 from difflang.elaborate.patterns.sum_types import refuse_undecided, renumber_tag
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.runtime_checks import emit_check
+from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -173,8 +174,6 @@ def apply_per_option(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
 ) -> Term:
     """Apply an op to the option that the tag selects, as a switch. All values must have the same option."""
-    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
-
     whole = next(t for t in terms if isinstance(t, SumTerm))
     chosen = [t for t in terms if not isinstance(t, Array)]
     # Only options that every operand can have get an arm; a check at run time rules out the rest.

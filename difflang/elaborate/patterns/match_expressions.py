@@ -1,21 +1,18 @@
-"""`match` expressions: tests of the patterns and a switch over the cases; also switches on run-time tags."""
+"""`match` expressions: tests of the patterns, and a switch over the cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import elementwise
-from difflang.elaborate.scope import LocalBinding
-from difflang.elaborate.statements.branches import assigned_variables, elaborate_side, join_branches
+from difflang.elaborate.statements.branches import MatchArm, binary_switch
 from difflang.elaborate.statements.printing import static_text
+from difflang.elaborate.statements.regions import assigned_variables
 from difflang.elaborate.terms import Array, PoisonTerm, SumTerm, Term, TextTerm, Tuple, VariantTerm, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import I32, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import LangType, show_type
@@ -29,56 +26,6 @@ from difflang.types.match_patterns import (
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
-
-
-class MatchArm(Struct, frozen=True):
-    """One arm of a switch."""
-
-    body: Callable[[], Walk[Term]]
-    span: Span
-
-
-def binary_switch(
-    cx: ElabContext,
-    arms: Sequence[MatchArm],
-    is_before: Callable[[int], Value],
-    variables: list[LocalBinding],
-    word: str,
-    first: int = 0,
-) -> Walk[Term]:
-    """A switch as nested `cond`s by binary search: `is_before(i)` says whether the arm to run comes before arm `i`."""
-    if len(arms) == 1:
-        return (yield arms[0].body())
-    middle = len(arms) // 2
-    mine, yours = arms[:middle], arms[middle:]
-    predicate = Array(is_before(first + middle))
-    then = yield elaborate_side(
-        cx, lambda: binary_switch(cx, mine, is_before, variables, word, first), variables, mine[0].span
-    )
-    last = first + middle
-    other = yield elaborate_side(
-        cx, lambda: binary_switch(cx, yours, is_before, variables, word, last), variables, yours[0].span
-    )
-    span = arms[0].span.to(arms[-1].span) if arms[0].span.source is arms[-1].span.source else arms[0].span
-    return join_branches(cx, predicate, then, other, variables, span, (mine[-1].span, yours[0].span), word)
-
-
-def switch_on_tag(
-    cx: ElabContext,
-    tag: Value,
-    marks: Sequence[int],
-    arms: Sequence[MatchArm],
-    variables: list[LocalBinding],
-    word: str,
-) -> Walk[Term]:
-    """A switch on a tag; `marks` are the tag values of the arms, in ascending order."""
-
-    def is_before(place: int) -> Value:
-        span = arms[0].span
-        return cx.emit("lt", span, tag, cx.emit("const", span, value=marks[place], type=Tensor(I32)))
-
-    return binary_switch(cx, arms, is_before, variables, word)
-
 
 # ---- The match expression
 

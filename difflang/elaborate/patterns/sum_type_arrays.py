@@ -10,8 +10,10 @@ from difflang.base.diagnostics import InternalError
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import Subscripts, full_axis, read_indexed
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.terms import Array, SumTerm, Term, Tuple, ZipTerm, leaves, term_from_leaves, type_of
+from difflang.elaborate.statements.loop_iterable import sum_array_iterable, zip_iterables
+from difflang.elaborate.terms import Array, SumTerm, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
@@ -55,10 +57,8 @@ def array_tags(term: Term) -> Array:
 
 def map_sum_items(cx: ElabContext, terms: Sequence[Term], span: Span, body: Callable[[list[Term]], Term]) -> Term:
     """Map a body over the items of arrays of sums; other terms are shared by all items."""
-    from difflang.elaborate.expressions.comprehensions import emit_map
-    from difflang.elaborate.statements.iterables import as_iterable
-
-    over = as_iterable(cx, ZipTerm(tuple([t for t in terms if is_sum_array(t)])), span)
+    parts = [sum_array_iterable(cx, t, span) for t in terms if isinstance(t, SumTerm) and t.type.tag.shape]
+    over = zip_iterables(cx, parts, span)
 
     def item_body(index: Array, rows: list[Value]) -> Walk[Term]:
         found = over.item(index, rows)

@@ -17,6 +17,7 @@ from difflang.elaborate.arrays.indexing import (
     Subscripts,
     are_adjacent,
     broadcast_positions,
+    default_index_dtype,
     evaluate_subscripts,
     padded_shape,
     read_indexed,
@@ -25,10 +26,12 @@ from difflang.elaborate.arrays.indexing import (
     start_offsets,
 )
 from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.effects import LoggedWrite, WriteLog
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.expressions.operators import ARITHMETIC, elementwise
 from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
+from difflang.elaborate.statements.write_logs import NotScatterable
 from difflang.elaborate.terms import Array, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
@@ -166,6 +169,27 @@ def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...],
 
 
 # ---- Lvalues
+
+
+def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, span: Span) -> None:
+    """Log a write."""
+    change = as_array(cx, value, span)
+    if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
+        raise dtype_mismatch_error("assignment", span, [subs.base, change], (subs.base_span, span))
+    # The array is too small for any write: a check fails first, or this never runs.
+    if padded_shape(subs) is not None:
+        return
+    if subs.mask is not None:
+        raise NotScatterable
+    parts = subs.axes[: log.kind.index_count]
+    if len(subs.parts) != len(subs.axes) or any(p.size is not None for p in parts):
+        raise NotScatterable
+    found = [p.where if p.where is not None else p.start for p in parts]
+    positions = [default_index_dtype(p) for p in found if p is not None]
+    lead = broadcast_shape(cx, positions, (), subs.span)
+    shape = (*lead, *subs.base.tensor.shape[len(parts) :])
+    update = broadcast_to_target(cx, change, shape, span, subs)
+    log.writes.append(LoggedWrite(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
 
 
 class Lvalue(Struct, frozen=True):

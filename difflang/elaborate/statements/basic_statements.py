@@ -8,6 +8,7 @@ from difflang.elaborate.arrays.indexing import Subscripts, evaluate_subscripts, 
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
@@ -24,14 +25,16 @@ from difflang.elaborate.statements.assignment_targets import (
     assign_indexed,
     combine_update,
     elaborate_lvalue,
+    log_write,
     lvalue_value,
 )
+from difflang.elaborate.statements.branches import record_yield
 from difflang.elaborate.statements.decorators import apply_decorators
 from difflang.elaborate.statements.desugar_jumps import UnsetResult, desugar_loop, misplaced_jump
 from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.statements.printing import emit_print
-from difflang.elaborate.statements.write_only_arrays import log_for_target, log_write
-from difflang.elaborate.statements.yield_histories import YieldItem, record_yield
+from difflang.elaborate.statements.regions import drop_static
+from difflang.elaborate.statements.write_logs import log_for_target
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
@@ -165,15 +168,6 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
         return value
     facts = value.static, value.literal, value.upper_bound
     return Array(value.value, *facts, origin=written.span, lower_triangular=value.lower_triangular)
-
-
-def drop_static(value: Term) -> Term:
-    """A variable's value without static facts, since assignments may change it at run time."""
-    if isinstance(value, Array):
-        return Array(value.value, origin=value.origin)
-    if isinstance(value, Tuple):
-        return Tuple(tuple(map(drop_static, value.items)), value.function_type)
-    return value
 
 
 # ---- Assignment

@@ -1,4 +1,4 @@
-"""`if` and `cond`: elaborates each side in a region and joins its value, assigned variables, writes and yields."""
+"""Branches: `if`, `cond`, switches on tags. The values, variables, writes and yields of their sides are joined."""
 
 from __future__ import annotations
 
@@ -9,51 +9,23 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.effects import WriteLog, YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.patterns.sum_types import branches_have_value, join_types, widen_to_type
+from difflang.elaborate.patterns.sum_types import branches_have_value, join_types, widen_to_type, zero_term
 from difflang.elaborate.scope import LocalBinding
-from difflang.elaborate.statements.write_only_arrays import WriteLog, out_of_range_writes, take_writes_since
-from difflang.elaborate.statements.yield_histories import YieldItem, pack_yields, unpack_yields
+from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
+from difflang.elaborate.statements.write_logs import out_of_range_writes, take_writes_since
+from difflang.elaborate.statements.yield_histories import FLAG_TYPE
 from difflang.elaborate.terms import UNIT_TERM, Array, PoisonTerm, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Graph, Value
+from difflang.ir.graph import Value
 from difflang.ir.op import OPS
-from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, Tensor
+from difflang.ir.symbolic_dims import Poly
+from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import assigned_names, body_value
+from difflang.syntax.tree_queries import body_value
 from difflang.types.type_errors import condition_type_error
-
-
-def assigned_variables(cx: ElabContext, *parts: tree.Node | None) -> list[LocalBinding]:
-    """The outer variables that a piece of code assigns, with the failure word last."""
-    names = dict.fromkeys(name for part in parts if part is not None for name in assigned_names(part))
-    found = [*[cx.scope.find(name) for name in names], cx.failure_word]
-    return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (PoisonTerm, int, Poly))]
-
-
-def close_regions(
-    builders: Sequence[Builder],
-    results: Sequence[Sequence[Value]],
-    own: Sequence[Sequence[Value]],
-    split: Sequence[int],
-) -> tuple[list[Value], list[Graph]]:
-    """Finish regions that take the same consts. Returns the consts and the graphs.
-
-    `own[i]` are the other params of region i; the consts are inserted after the first `split[i]` of them.
-    """
-    for builder, values in zip(builders, results, strict=True):
-        for value in values:
-            builder.capture(value)
-    # A dict keeps the order of first capture, so graphs are the same from run to run.
-    consts = list(dict.fromkeys(c for b in builders for c in b.captures))
-    graphs: list[Graph] = []
-    for builder, values, params, at in zip(builders, results, own, split, strict=True):
-        shared = [builder.captures.get(c) or Value(c.type, builder, c.hint) for c in consts]
-        graphs.append(builder.finish(values, params=[*params[:at], *shared, *params[at:]]))
-    return consts, graphs
-
 
 # ---- The if expression
 
@@ -160,11 +132,6 @@ def emit_cond(
     return term
 
 
-def rebind_term(old: Term | Dim, new: Term) -> Term:
-    """A variable's new term, which keeps only the origin of its declared type."""
-    return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
-
-
 def emit_cond_with_writes(
     cx: ElabContext, predicate: Array, then: BranchSide, other: BranchSide, variables: list[LocalBinding], span: Span
 ) -> Term:
@@ -179,3 +146,94 @@ def emit_cond_with_writes(
     for (log, _), written in zip((*then.writes, *other.writes), writes, strict=True):
         log.add(written)
     return value
+
+
+# ---- Yields of branches
+
+
+def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
+    """Record a yield of the enclosing loop. Errors: DL0501 without a loop, DL0502 for a second one, DL0508."""
+    leaves(found.value)
+    collected = cx.loop_yields[-1] if cx.loop_yields else None
+    if collected is None:
+        way = "a comprehension already makes one item for each index" if cx.loop_yields else ""
+        raise cx.error("DL0501", "`yield` is outside a loop", span, "", way)
+    if collected:
+        raise cx.error("DL0502", "a loop can yield only once per step", span, "a second `yield`", "yield a tuple")
+    collected.append(found)
+
+
+def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, BranchSide]:
+    """Both sides of a branch with what they yield beside their values; zeros for a side that yields nothing."""
+    both = all(side.yields and side.yields[0].present is None for side in (then, other))
+    type = type_of((then.yields or other.yields)[0].value)
+
+    def pack_side(given: BranchSide) -> BranchSide:
+        found = given.yields[0] if given.yields else YieldItem(zero_term(given.builder, type))
+        here = found.present or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
+        items = (given.value, found.value) if both else (given.value, found.value, here)
+        return replace(given, value=Tuple(items), yields=())
+
+    return pack_side(then), pack_side(other)
+
+
+def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
+    """The value of a branch from `pack_yields`; records what it yields."""
+    assert isinstance(decided, Tuple)
+    value, found, *here = decided.items
+    flag = here[0] if here else None
+    assert flag is None or isinstance(flag, Array)
+    record_yield(cx, YieldItem(found, flag), span)
+    return value
+
+
+# ---- Switches
+
+
+class MatchArm(Struct, frozen=True):
+    """One arm of a switch."""
+
+    body: Callable[[], Walk[Term]]
+    span: Span
+
+
+def binary_switch(
+    cx: ElabContext,
+    arms: Sequence[MatchArm],
+    is_before: Callable[[int], Value],
+    variables: list[LocalBinding],
+    word: str,
+    first: int = 0,
+) -> Walk[Term]:
+    """A switch as nested `cond`s by binary search: `is_before(i)` says whether the arm to run comes before arm `i`."""
+    if len(arms) == 1:
+        return (yield arms[0].body())
+    middle = len(arms) // 2
+    mine, yours = arms[:middle], arms[middle:]
+    predicate = Array(is_before(first + middle))
+    then = yield elaborate_side(
+        cx, lambda: binary_switch(cx, mine, is_before, variables, word, first), variables, mine[0].span
+    )
+    last = first + middle
+    other = yield elaborate_side(
+        cx, lambda: binary_switch(cx, yours, is_before, variables, word, last), variables, yours[0].span
+    )
+    span = arms[0].span.to(arms[-1].span) if arms[0].span.source is arms[-1].span.source else arms[0].span
+    return join_branches(cx, predicate, then, other, variables, span, (mine[-1].span, yours[0].span), word)
+
+
+def switch_on_tag(
+    cx: ElabContext,
+    tag: Value,
+    marks: Sequence[int],
+    arms: Sequence[MatchArm],
+    variables: list[LocalBinding],
+    word: str,
+) -> Walk[Term]:
+    """A switch on a tag; `marks` are the tag values of the arms, in ascending order."""
+
+    def is_before(place: int) -> Value:
+        span = arms[0].span
+        return cx.emit("lt", span, tag, cx.emit("const", span, value=marks[place], type=Tensor(I32)))
+
+    return binary_switch(cx, arms, is_before, variables, word)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.effects import CheckpointSaves, YieldItem
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.statements.branches import (
-    BranchSide,
-    assigned_variables,
-    close_regions,
-    elaborate_side,
-    rebind_term,
-)
-from difflang.elaborate.statements.yield_histories import YieldItem, record_yield
+from difflang.elaborate.statements.branches import BranchSide, elaborate_side, record_yield
+from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.terms import Array, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.graph import Value
 from difflang.ir.op import OPS
 from difflang.syntax import tree
-
-
-class CheckpointSaves(Struct, frozen=True):
-    """The values that a block saves. `depth` is that of its own statements; loops and branches in it are deeper."""
-
-    depth: int
-    values: list[Value] = field(default_factory=list[Value])
 
 
 @elaborates(tree.Checkpoint)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.operators import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
-from difflang.elaborate.statements.yield_histories import history_source
+from difflang.elaborate.statements.loop_iterable import (
+    LoopIterable,
+    sum_array_iterable,
+    zip_iterables,
+)
 from difflang.elaborate.terms import (
     Array,
     HistoryTerm,
@@ -22,9 +22,7 @@ from difflang.elaborate.terms import (
     SumTerm,
     Term,
     Tuple,
-    YieldSteps,
     ZipTerm,
-    leaves,
     term_from_leaves,
     type_of,
 )
@@ -33,30 +31,9 @@ from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, RecordType, map_tensors, show_type
+from difflang.types.language_types import LangType, RecordType, show_type
 
 INDEX_TYPE = Tensor(I32)
-
-
-class LoopIterable(Struct, frozen=True):
-    """An iterable: its length if that is a size, its run-time `limit`, the arrays it reads, and its items.
-
-    A history iterates over the `steps` that made it, possibly `backwards`. A loop of run-time length that yields has a
-    `capacity` for its items.
-    """
-
-    length: Dim | None
-    limit: Array
-    arrays: list[Value]
-    item: Callable[[Array, list[Value]], Term]
-    steps: YieldSteps | None = None
-    backwards: bool = False
-    capacity: Dim | None = None
-
-    @property
-    def row_count(self) -> Dim | None:
-        """The number of rows in the arrays that a loop reads and in those that it yields."""
-        return self.steps.capacity if self.steps is not None else self.capacity if self.length is None else self.length
 
 
 @elaborates(tree.Range)
@@ -100,14 +77,10 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
             return LoopIterable(length, cx.integer_array(length, span), [term.value], lambda _, items: Array(items[0]))
-        # An array of enums or functions: all its leaves have the same first axis.
         case SumTerm(type=type) if type.tag.shape:
-            length, item = type.tag.shape[0], map_tensors(type, lambda t: Tensor(t.dtype, t.shape[1:]))
-            return LoopIterable(
-                length, cx.integer_array(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)
-            )
+            return sum_array_iterable(cx, term, span)
         case ZipTerm():
-            return zip_iterable(cx, term, span)
+            return zip_iterables(cx, [as_iterable(cx, item, span) for item in term.items], span, counted=term.counted)
         case HistoryTerm():
             return history_source(term)
         case PoisonTerm():
@@ -115,6 +88,18 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
         case _:
             found, way = f"this is {show_type(type_of(term))}", iteration_help(term, span)
             raise cx.error("DL0329", "a loop iterates over a range or an array", span, found, way)
+
+
+def history_source(past: HistoryTerm) -> LoopIterable:
+    """The iterable of a history."""
+    return LoopIterable(
+        None,
+        Array(past.steps.count),
+        list(past.values),
+        lambda _, values: term_from_leaves(past.type, values),
+        past.steps,
+        past.backwards,
+    )
 
 
 def iteration_help(term: Term, span: Span) -> str:
@@ -160,41 +145,3 @@ def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable
     limit = elementwise(cx, "max", span, (distance, cx.integer_array(0, span)))
     assert isinstance(limit, Array)
     return LoopIterable(None, limit, [], range_item)
-
-
-def same_length(cx: ElabContext, a: LoopIterable, b: LoopIterable) -> bool:
-    """Whether two iterables are known to have equal lengths: equal sizes, or the same steps of a loop."""
-    if a.length is None or b.length is None:
-        return a.steps is not None and a.steps is b.steps and a.backwards == b.backwards
-    return cx.unifier.equal(a.length, b.length)
-
-
-def zip_error(cx: ElabContext, first: LoopIterable, part: LoopIterable, span: Span) -> DifflangError:
-    """The report of iterables that a loop cannot read side by side."""
-    if first.steps is not None and first.steps is part.steps:
-        message, label = "a loop reads the values of another loop in one direction", "these go in both directions"
-        way = "use two loops; or give the loop that yields a known length, so that it makes an array"
-        return cx.error("DL0330", message, span, label, way)
-    if first.length is None and part.length is None:
-        message, label = "`zip` must know that its arguments have the same length", "both are known only at run time"
-        way = "yield both values in one loop: `yield (u, v)`"
-        return cx.error("DL0330", message, span, label, way)
-    lengths = ["one known only at run time" if p.length is None else str(p.length) for p in (first, part)]
-    return cx.error("DL0330", "the arguments of `zip` must have the same length", span, " and ".join(lengths))
-
-
-def zip_iterable(cx: ElabContext, term: ZipTerm, span: Span) -> LoopIterable:
-    parts = [as_iterable(cx, item, span) for item in term.items]
-    first = parts[0]
-    for part in parts[1:]:
-        if not same_length(cx, first, part):
-            raise zip_error(cx, first, part, span)
-
-    def zip_item(index: Array, items: list[Value]) -> Term:
-        found: list[Term] = [index] if term.counted else []
-        rest = iter(items)
-        for part in parts:
-            found.append(part.item(index, [next(rest) for _ in part.arrays]))
-        return Tuple(tuple(found))
-
-    return replace(first, arrays=[a for p in parts for a in p.arrays], item=zip_item)

@@ -11,19 +11,21 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.patterns.sum_types import keep_loop_type, widen_loop_variables, widen_to_type
 from difflang.elaborate.runtime_checks import and_no_failure, check_step_limit
 from difflang.elaborate.scope import LocalBinding
-from difflang.elaborate.statements.branches import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.statements.decorators import apply_decorators, checkpoint_attrs
 from difflang.elaborate.statements.desugar_jumps import ForUntil
-from difflang.elaborate.statements.iterables import INDEX_TYPE, LoopIterable, as_iterable
+from difflang.elaborate.statements.iterables import INDEX_TYPE, as_iterable
+from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.statements.printing import no_failure_in, separate_failures, suppress_prints
-from difflang.elaborate.statements.write_only_arrays import NotScatterable
+from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
+from difflang.elaborate.statements.scatter_loops import loop_as_scatter, write_logs
+from difflang.elaborate.statements.write_logs import NotScatterable
 from difflang.elaborate.statements.yield_histories import (
     NUMBER_NAME,
-    YieldItem,
     check_capacity,
     collect_yields,
     limit_to_capacity,
@@ -135,11 +137,6 @@ def hoist_failure(builder: Builder, word: list[Value], outside: Term | Dim) -> N
         builder.captures[builder.outer.capture(leaves(outside)[0])] = word[0]
 
 
-def row_type(value: Value) -> Tensor:
-    assert isinstance(value.type, Tensor)
-    return Tensor(value.type.dtype, value.type.shape[1:])
-
-
 def bind_carries(builder: Builder, variables: list[LocalBinding]) -> None:
     """Bind the variables to new params of a region."""
     for binding in variables:
@@ -162,8 +159,6 @@ def for_loop(cx: ElabContext, e: tree.For) -> Walk[Term]:
 
 
 def loop_over(cx: ElabContext, e: tree.For, over: LoopIterable) -> Walk[Term]:
-    from difflang.elaborate.statements.scatter_loops import loop_as_scatter, write_logs
-
     variables = assigned_variables(cx, e.body)
     if logs := write_logs(cx, e, over, variables[:-1]):
         draws = cx.root.draw_count

@@ -8,33 +8,36 @@ stays a loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import SubscriptPart, Subscripts, full_axis, read_indexed
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate
-from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.effects import WriteKind, WriteLog
+from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.assignment_targets import SCATTER_OPS, assign_indexed, combine_update
-from difflang.elaborate.statements.iterables import LoopIterable
-from difflang.elaborate.statements.write_only_arrays import (
-    NotScatterable,
-    WriteLog,
-    concatenate_logged_writes,
-    is_simple_loop,
-    write_only_arrays,
-)
+from difflang.elaborate.statements.loop_iterable import LoopIterable
+from difflang.elaborate.statements.write_logs import NotScatterable, concatenate_logged_writes
 from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import COMPLEXES, Tensor
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.syntax import tree
+from difflang.syntax.tree_queries import all_nodes, assigned_names, find_node, mentioned_names
 from difflang.types.dtype_variables import prune_dtype
 
 MAX_SCATTER_NUMBERS = 2**24  # intermediates up to this many numbers are always accepted
 MAX_SCATTER_RATIO = 4  # larger ones may be this many times the loop's inputs
+
+
+JUMPS = (tree.Break, tree.Continue, tree.Return)
+
+
+WRITE_OPS = {"=": "=", "+": "+", "-": "+", "*": "*", "max": "max", "min": "min"}
 
 
 def write_logs(
@@ -144,3 +147,70 @@ def update_block(cx: ElabContext, log: WriteLog, start: int, length: int, rows: 
     return assign_indexed(
         cx, subs, rows if op == "=" else combine_update(cx, op, read_indexed(cx, subs), rows, span), span
     )
+
+
+# ---- Recognizing arrays that a loop only writes into
+
+
+@lru_cache(maxsize=4096)
+def write_only_arrays(loop: tree.For) -> dict[str, WriteKind]:
+    """The outer variables that a loop only writes into; none if it assigns others too.
+
+    Cost: one walk over the body, and one over each loop in it.
+    """
+    names = outer_names(loop)
+    kinds: dict[str, WriteKind] = {}
+    todo: list[tree.Node] = [loop]
+    while todo:
+        stmt = todo.pop()
+        if names.isdisjoint(mentioned_names(stmt)):
+            continue
+        if isinstance(stmt, tree.For):
+            if (
+                not is_simple_loop(stmt)
+                or not names.issuperset(outer_names(stmt))
+                or mentions_any(names, stmt.iterable)
+            ):
+                return {}
+            todo += stmt.body.stmts
+        elif isinstance(stmt, tree.If) and not mentions_any(names, stmt.condition):
+            todo += [stmt.then] if stmt.orelse is None else [stmt.then, stmt.orelse]
+        elif isinstance(stmt, tree.Block):
+            todo += stmt.stmts
+        elif (found := write_of_statement(stmt)) is None:
+            return {}
+        else:
+            name, kind, read = found
+            if mentions_any(names, *read) or kinds.setdefault(name, kind) != kind:
+                return {}
+    return kinds if kinds.keys() == names else {}
+
+
+def mentions_any(names: set[str], *parts: tree.Node) -> bool:
+    return any(not names.isdisjoint(mentioned_names(part)) for part in parts)
+
+
+def is_simple_loop(loop: tree.For) -> bool:
+    """Whether a loop has no jumps, yields nothing and has no strategy decorator."""
+    strategies = [a for a in loop.attributes if a.name != "unchecked"] if type(loop) is tree.For else [loop]
+    if strategies or find_node(loop.body, (tree.Yield,)) is not None:
+        return False
+    return not any(isinstance(n, JUMPS) for n in all_nodes(loop.body))
+
+
+def outer_names(loop: tree.For) -> set[str]:
+    """The outer variables that a loop assigns."""
+    bound = {n.name for n in all_nodes(loop) if isinstance(n, (tree.NamePattern, tree.Fn))}
+    return set(assigned_names(loop.body)) - bound
+
+
+def write_of_statement(stmt: tree.Node) -> tuple[str, WriteKind, tuple[tree.Node, ...]] | None:
+    """The variable, kind and operands of a statement that only writes an element of an array; None for others."""
+    if not isinstance(stmt, (tree.Assign, tree.Update)):
+        return None
+    op, target = WRITE_OPS.get(stmt.op if isinstance(stmt, tree.Update) else "="), stmt.target
+    if op is None or not isinstance(target, tree.Index) or not isinstance(target.base, tree.Name):
+        return None
+    if any(isinstance(s, (tree.Slice, tree.Range, tree.Dots)) for s in target.subscripts):
+        return None
+    return target.base.id, WriteKind(op, len(target.subscripts)), (*target.subscripts, stmt.value)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.check_sites import CheckSite
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.patterns.sum_types import zero_term
 from difflang.elaborate.runtime_checks import record_failure
 from difflang.elaborate.statements.desugar_jumps import ForUntil
-from difflang.elaborate.terms import Array, HistoryTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves, type_of
+from difflang.elaborate.statements.loop_iterable import LoopIterable
+from difflang.elaborate.terms import Array, HistoryTerm, Term, Tuple, YieldSteps, term_from_leaves
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.passes.dynamic_loop_outputs import ITEM_CAPACITY
@@ -28,10 +26,6 @@ from difflang.types.join_types import contains_kind
 from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, leaf_types, map_tensors, show_type
 from difflang.types.type_errors import make_error
 
-if TYPE_CHECKING:
-    from difflang.elaborate.statements.branches import BranchSide
-    from difflang.elaborate.statements.iterables import LoopIterable
-
 FLAG_TYPE, INDEX_TYPE = Tensor(BOOL), Tensor(I32)
 
 # Names in loops that read a history. They begin with a space, so no program can use them.
@@ -39,49 +33,6 @@ HERE_NAME, NUMBER_NAME = " here", " number"
 
 
 # ---- Yielding
-
-
-class YieldItem(Struct, frozen=True):
-    """What a step of a loop yields; `present` tells whether it reached the `yield`, if not every step does."""
-
-    value: Term
-    present: Array | None = None
-
-
-def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
-    """Record a yield of the enclosing loop. Errors: DL0501 without a loop, DL0502 for a second one, DL0508."""
-    leaves(found.value)
-    collected = cx.loop_yields[-1] if cx.loop_yields else None
-    if collected is None:
-        way = "a comprehension already makes one item for each index" if cx.loop_yields else ""
-        raise cx.error("DL0501", "`yield` is outside a loop", span, "", way)
-    if collected:
-        raise cx.error("DL0502", "a loop can yield only once per step", span, "a second `yield`", "yield a tuple")
-    collected.append(found)
-
-
-def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, BranchSide]:
-    """Both sides of a branch with what they yield beside their values; zeros for a side that yields nothing."""
-    both = all(side.yields and side.yields[0].present is None for side in (then, other))
-    type = type_of((then.yields or other.yields)[0].value)
-
-    def pack_side(given: BranchSide) -> BranchSide:
-        found = given.yields[0] if given.yields else YieldItem(zero_term(given.builder, type))
-        here = found.present or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
-        items = (given.value, found.value) if both else (given.value, found.value, here)
-        return replace(given, value=Tuple(items), yields=())
-
-    return pack_side(then), pack_side(other)
-
-
-def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
-    """The value of a branch from `pack_yields`; records what it yields."""
-    assert isinstance(decided, Tuple)
-    value, found, *here = decided.items
-    flag = here[0] if here else None
-    assert flag is None or isinstance(flag, Array)
-    record_yield(cx, YieldItem(found, flag), span)
-    return value
 
 
 def collect_yields(
@@ -125,20 +76,6 @@ def check_capacity(cx: ElabContext, count: Value, span: Span) -> None:
 
 
 # ---- Reading
-
-
-def history_source(past: HistoryTerm) -> LoopIterable:
-    """The iterable of a history."""
-    from difflang.elaborate.statements.iterables import LoopIterable
-
-    return LoopIterable(
-        None,
-        Array(past.steps.count),
-        list(past.values),
-        lambda _, values: term_from_leaves(past.type, values),
-        past.steps,
-        past.backwards,
-    )
 
 
 def skip_empty_steps(
