@@ -10,8 +10,7 @@ from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.number_promotion import COMPLEX_EXTENSIONS
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import COMPLEX_EXTENSIONS, elementwise
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.terms import (
     Array,

@@ -12,7 +12,7 @@ from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term, TextTerm, Tuple
 from difflang.ir.op import UndefinedPrimal

@@ -13,7 +13,7 @@ from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin, regi
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (

@@ -14,7 +14,7 @@ from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import refusal_help
 from difflang.elaborate.reports.operand_mismatches import float_conversion_fix
 from difflang.elaborate.terms import Array, Term, Tuple

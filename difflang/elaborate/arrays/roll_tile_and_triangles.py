@@ -11,7 +11,7 @@ from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value

@@ -13,7 +13,7 @@ from difflang.elaborate.calls.builtin_registry import (
 )
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
 from difflang.elaborate.terms import (
     Array,

@@ -18,10 +18,9 @@ from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import FAILURE_TYPES, AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives import implicit_differentiation, inverse_rules, linear_solve_rules
-from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of
+from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of, tangent_numbers_along
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
-from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.size_claims import with_differing_sizes
 from difflang.elaborate.specialization import (

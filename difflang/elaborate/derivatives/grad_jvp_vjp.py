@@ -16,8 +16,8 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim, signature_annotations
 from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.derivatives.tangents import tangent_numbers_along
 from difflang.elaborate.derivatives.wrt import WrtPath, check_distinct, positional_arguments, resolve_wrt
-from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.runtime_checks import absorb_failure

@@ -26,10 +26,10 @@ from difflang.elaborate.derivatives.tangents import (
     numbers_of,
     tag_count,
     tags_of,
+    tangent_numbers_along,
 )
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.dtype_resolution import resolve_dtypes
-from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
 from difflang.elaborate.instance_keys import static_facts
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost

@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from difflang.elaborate.terms import Closure, SumTerm, Term, child_terms, leaves, term_from_leaves
+from difflang.base.source import Span
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.patterns.sum_types import check_same_option
+from difflang.elaborate.terms import (
+    Closure,
+    RecordTerm,
+    SumTerm,
+    Term,
+    Tuple,
+    VariantTerm,
+    child_terms,
+    leaves,
+    term_from_leaves,
+)
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
@@ -45,3 +58,35 @@ def build_tangent(type: LangType, tags: Sequence[Value], numbers: Iterable[Value
     """The tangent of a type with these tags and numbers."""
     tag, number = iter(tags), iter(numbers)
     return term_from_leaves(type, [next(number if is_tangent_number(t) else tag) for t in leaf_types(type)])
+
+
+def tangent_numbers_along(
+    cx: ElabContext, value: Term, change: Term, span: Span, there: Value | None = None
+) -> list[Value]:
+    """The numbers of a tangent, after checks that it has the variants and functions of the value."""
+    match value, change:
+        case SumTerm(), SumTerm():
+            check_same_option(cx, value, change, span, there)
+            pairs = zip(value.type.tag_values, value.parts, change.parts, strict=True)
+            return [
+                n
+                for m, v, c in pairs
+                for n in tangent_numbers_along(cx, v, c, span, option_holds(cx, value, m, span, there))
+            ]
+        case ((RecordTerm() | VariantTerm()), (RecordTerm() | VariantTerm())):
+            fields = dict(zip(value.type.names, value.fields, strict=True))
+            pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
+        case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
+            pairs = zip(parts, change.items, strict=True)
+        case _:
+            return leaves(change)
+    return [number for v, c in pairs for number in tangent_numbers_along(cx, v, c, span, there)]
+
+
+def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: Value | None) -> Value | None:
+    """The flag whether a value has that option, or None if the option contains no tags to check."""
+    part = value.parts[value.type.tag_values.index(mark)]
+    if not tags_of(part):
+        return None
+    here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))
+    return here if there is None else cx.emit("logical_and", span, there, here)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.statements.regions import drop_static
 from difflang.elaborate.terms import UNIT_TERM, Array, Term

@@ -1,18 +1,16 @@
-"""Unary, binary and comparison operators: broadcasting, elementwise ops, constant folding, short-circuit logic."""
+"""Unary, binary and comparison operators: powers, short-circuit logic, divisors, matrix products."""
 
 from __future__ import annotations
 
-import operator as python
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.arrays.index_bounds import propagate_bounds
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
-from difflang.elaborate.expressions.number_promotion import COMPLEX_EXTENSIONS
-from difflang.elaborate.host_sizes import record_host_size
+from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.constant_folding import (
+    division_by_zero,
+    emit_folded,
+)
+from difflang.elaborate.expressions.elementwise import COMPARISONS, elementwise
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.reports.operand_mismatches import (
     declaration_labels,
@@ -25,144 +23,23 @@ from difflang.elaborate.statements.printing import static_text
 from difflang.elaborate.statements.regions import assigned_variables
 from difflang.elaborate.terms import (
     Array,
-    RecordTerm,
-    StaticNumber,
-    SumTerm,
     Term,
     TextTerm,
-    Tuple,
-    VariantTerm,
 )
 from difflang.elaborate.trampoline import Walk
-from difflang.ir import symbolic_dims
 from difflang.ir.op import OPS, TypeMismatch
-from difflang.ir.symbolic_dims import Dim, Poly, floor_div
-from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, I32, Tensor
+from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
 from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.literal_numbers import number_as_typed
-from difflang.types.type_errors import DeferCheck, check_literal_range, make_error
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import unify_dtypes
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "rem", "^": "pow"}
 LOGICAL = {"and": "logical_and", "or": "logical_or"}
-COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-
-# Constant folding of integers and sizes.
-FOLDS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": python.add,
-    "sub": python.sub,
-    "mul": python.mul,
-    "floor_div": floor_div,
-    "rem": python.mod,
-}
-EXTREMUM_TESTS = {"max": python.ge, "min": python.le}
-COMPARISON_FOLDS: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": python.eq,
-    "ne": python.ne,
-    "lt": python.lt,
-    "le": python.le,
-    "gt": python.gt,
-    "ge": python.ge,
-}
-
-
-JOIN_HELP = 'join texts by interpolation: `"{a}{b}"`'
-
-
-# ---- Elementwise application
-
-
-MIXED_DTYPES = ("select", "discrete")  # ops on operands of different element types
-
-
-def elementwise(
-    cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
-) -> Term:
-    """An elementwise op with broadcasting; on tangents of records and tuples it applies leaf by leaf."""
-    if any(isinstance(t, (RecordTerm, Tuple, VariantTerm, SumTerm)) for t in terms):
-        from difflang.elaborate.expressions.structural_arithmetic import apply_structural
-
-        return apply_structural(cx, name, span, terms, spans, **attrs)
-    places = spans or [span] * len(terms)
-    way = JOIN_HELP if name == "add" else ""
-    arrays = [
-        as_array(cx, t, s, way=way if isinstance(t, TextTerm) else "") for t, s in zip(terms, places, strict=True)
-    ]
-    for other in arrays[1:]:
-        if name not in MIXED_DTYPES and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
-            raise dtype_mismatch_error(name, span, arrays, spans)
-    if name in COMPLEX_EXTENSIONS and arrays[0].tensor.dtype.is_complex:
-        return COMPLEX_EXTENSIONS[name](cx, span, arrays[0])
-    static = fold_arrays(name, arrays, named=cx.root.definition_only)
-    if static is not None and not attrs:
-        return emit_folded(cx, name, span, arrays, static)
-    shape = broadcast_shape(cx, arrays, spans, span)
-    wide = [broadcast_to(cx, a, shape, span) for a in arrays]
-    try:
-        result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
-    except TypeMismatch as refused:
-        raise cx.op_error(refused, name, span, tuple(arrays), tuple(spans)) from None
-    if cx.root.demand is not None and (name in FOLDS or name in EXTREMUM_TESTS or name == "neg"):
-        record_host_size(cx, result, lambda *numbers: fold_host_numbers(cx, name, result, span, *numbers), arrays)
-    return propagate_bounds(name, arrays, result)
-
-
-def fold_arrays(name: str, arrays: Sequence[Array], *, named: bool) -> StaticNumber:
-    """The result if sizes and integer literals decide it. With `named`, `max(n, m)` becomes a size name of its own."""
-    if len(arrays) != 2:
-        return None
-    a, b = arrays[0].static, arrays[1].static
-    # Whole numbers of a float type are rounded: the program computes with those.
-    if not isinstance(a, (int, Poly)) or not isinstance(b, (int, Poly)) or is_known_float(arrays[0].tensor.dtype):
-        return None
-    return fold_sizes(name, a, b) if named and name in EXTREMUM_TESTS else fold_numbers(name, a, b)
-
-
-def fold_sizes(name: str, a: Dim, b: Dim) -> Dim | None:
-    """The result as a size: a new size name if it depends on unknown sizes."""
-    found = fold_numbers(name, a, b)
-    if isinstance(found, (int, Poly)):
-        return found
-    first, second = sorted([str(a), str(b)])
-    return symbolic_dims.dim_name(f"{name}({first}, {second})") if isinstance(a, Poly) or isinstance(b, Poly) else None
-
-
-def fold_host_numbers(cx: ElabContext, name: str, result: Array, span: Span, *numbers: Dim) -> Dim | None:
-    """The result for host numbers, in the range of their type, as at run time. Errors: DL0303, DL0316."""
-    name, (a, b) = ("sub", (0, *numbers)) if name == "neg" else (name, numbers)
-    if name in ("floor_div", "rem") and b == 0:
-        raise division_by_zero(cx, span, "the divisor is 0")
-    found, dtype = fold_sizes(name, a, b), prune_dtype(result.tensor.dtype)
-    if isinstance(found, int):
-        check_literal_range(found, I32 if isinstance(dtype, DTypeVar) else dtype, span)
-    return found
-
-
-def division_by_zero(cx: ElabContext, span: Span, label: str) -> DifflangError:
-    return cx.error("DL0303", "integer division by zero", span, label)
-
-
-def fold_numbers(name: str, a: Dim, b: Dim) -> StaticNumber:
-    """An operation on sizes and integer literals, or None if they do not decide it."""
-    if name in FOLDS:
-        return None if name in ("floor_div", "rem") and b == 0 else FOLDS[name](a, b)
-    if name not in COMPARISON_FOLDS and name not in EXTREMUM_TESTS:
-        return None
-    difference = a - b
-    if not isinstance(difference, int):
-        return None
-    if name in EXTREMUM_TESTS:
-        return a if EXTREMUM_TESTS[name](difference, 0) else b
-    return COMPARISON_FOLDS[name](difference, 0)
-
-
-def emit_folded(cx: ElabContext, name: str, span: Span, arrays: Sequence[Array], static: StaticNumber) -> Array:
-    dtype = BOOL if name in COMPARISON_FOLDS else arrays[0].tensor.dtype
-    literal = all(a.literal for a in arrays) or name in COMPARISON_FOLDS
-    return Array(cx.emit("const", span, value=static, type=Tensor(dtype)), static, literal=literal)
 
 
 # ---- Operator expressions

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.statements.branches import MatchArm, binary_switch
 from difflang.elaborate.statements.printing import static_text
 from difflang.elaborate.statements.regions import assigned_variables

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexing import Subscripts, full_axis, read_indexed
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.patterns.sum_types import widen_to_type
@@ -16,7 +13,6 @@ from difflang.elaborate.statements.loop_iterable import sum_array_iterable, zip_
 from difflang.elaborate.terms import Array, SumTerm, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.graph import Value
-from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.types.join_types import add_tags, least_common_type
 from difflang.types.language_types import LangType, leaf_types, map_tensors, show_type
@@ -67,22 +63,3 @@ def map_sum_items(cx: ElabContext, terms: Sequence[Term], span: Span, body: Call
         yield
 
     return run_walk(emit_map(cx, span, over, item_body))
-
-
-def index_sum_array(cx: ElabContext, term: Term, subs: Subscripts) -> Term:
-    """The subscripts applied to the tags and to every leaf of the options, whose further axes stay whole."""
-    axes = len(subs.base.tensor.shape)
-
-    def index_leaf(leaf: Value) -> Array:
-        assert isinstance(leaf.type, Tensor)
-        rest = [full_axis(cx, size, subs.span) for size in leaf.type.shape[axes:]]
-        return read_indexed(cx, replace(subs, base=Array(leaf), parts=(*subs.parts, *rest)))
-
-    found = [index_leaf(leaf) for leaf in leaves(term)]
-    lead = found[0].tensor.shape
-    return term_from_leaves(replace_leading_axes(type_of(term), axes, lead), [f.value for f in found])
-
-
-def replace_leading_axes(type: LangType, axes: int, lead: tuple[Dim, ...] = ()) -> LangType:
-    """The type with its first axes replaced by `lead`."""
-    return map_tensors(type, lambda t: Tensor(t.dtype, (*lead, *t.shape[axes:])))

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.terms import (
     UNIT_TERM,
+    Array,
     Closure,
     RecordTerm,
     SumTerm,
@@ -34,7 +36,14 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.function_code import VariantCode
-from difflang.types.join_types import add_all_variants, is_assignable, join_options, least_common_type, sum_options
+from difflang.types.join_types import (
+    add_all_variants,
+    is_assignable,
+    join_options,
+    least_common_type,
+    same_option,
+    sum_options,
+)
 from difflang.types.language_types import (
     ClosureType,
     FnType,
@@ -260,3 +269,33 @@ def keep_loop_type(builder: Builder, term: Term | Dim, before: Term | Dim) -> Te
     """The value of a loop variable after a step, widened to its type before the loop."""
     assert not isinstance(term, (int, Poly)) and not isinstance(before, (int, Poly))
     return widen_to_type(builder, term, type_of(before))
+
+
+# ---- Values with the same option
+
+
+def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: Value | None = None) -> None:
+    """A run-time check that two values have one variant or function, unless proved; only where `there` is true."""
+    if isinstance(b, SumTerm) and b.tag is a.tag:
+        return
+    options = b.parts if isinstance(b, SumTerm) else (b,)
+    marks = [option_tag(cx, a.type, type_of(o)) for o in options]
+    cx.builder.span = span
+    if isinstance(b, SumTerm):
+        tag = renumber_tag(cx.builder, b.tag, [*zip(b.type.tag_values, marks, strict=True)])
+    else:
+        tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
+    what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
+    if there is not None:
+        same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
+    if axes := tuple(range(len(a.type.tag.shape))):
+        same = cx.emit("reduce_all", span, same, axes=axes)
+    emit_check(cx, Array(same), f"these values have two different {what}", span)
+
+
+def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
+    """The tag of an option in a type, or -1 if the type does not have it."""
+    if isinstance(option, VariantType):
+        return option.index
+    pairs = zip(type.tag_values, type.options, strict=True)
+    return next((mark for mark, other in pairs if same_option(cx.unifier, other, option)), -1)

@@ -12,23 +12,21 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import (
-    IndexMask,
-    SubscriptPart,
-    Subscripts,
     are_adjacent,
     broadcast_positions,
     default_index_dtype,
-    evaluate_subscripts,
     padded_shape,
     read_indexed,
     reshape_to,
     slice_window,
     start_offsets,
 )
+from difflang.elaborate.arrays.subscripts import IndexMask, SubscriptPart, Subscripts, evaluate_subscripts
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.effects import LoggedWrite, WriteLog
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
-from difflang.elaborate.expressions.operators import ARITHMETIC, elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
+from difflang.elaborate.expressions.operators import ARITHMETIC
 from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.statements.write_logs import NotScatterable

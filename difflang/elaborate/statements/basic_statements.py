@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexing import Subscripts, evaluate_subscripts, read_indexed
+from difflang.elaborate.arrays.subscripts import Subscripts
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
-from difflang.elaborate.patterns.sum_type_arrays import array_tags, index_sum_array, is_sum_array
 from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
 from difflang.elaborate.reports.size_claims import with_differing_sizes
@@ -297,7 +296,7 @@ def check_same_type(
         raise make_error("DL0304", f"{what} is {show_type(type_of(old))} and keeps that type", *labels)
 
 
-# ---- Functions, jumps, yield, assert, indexing
+# ---- Functions, jumps, yield, assert
 
 
 @elaborates(tree.Fn)
@@ -358,12 +357,3 @@ def assert_statement(cx: ElabContext, e: tree.Assert) -> Walk[Term]:
         bad, site = failed
         emit_print(cx, bad, message, e.condition.span, site)
     return UNIT_TERM
-
-
-@elaborates(tree.Index)
-def index_expression(cx: ElabContext, e: tree.Index) -> Walk[Term]:
-    base = yield elaborate(cx, e.base)
-    if is_sum_array(base):
-        return index_sum_array(cx, base, (yield evaluate_subscripts(cx, e, array_tags(base))))
-    subs: Subscripts = yield evaluate_subscripts(cx, e, base)
-    return read_indexed(cx, subs)

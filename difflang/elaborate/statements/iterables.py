@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.operators import elementwise
+from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.statements.loop_iterable import (
     LoopIterable,

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import prod
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexing import SubscriptPart, Subscripts, full_axis, read_indexed
+from difflang.elaborate.arrays.indexing import read_indexed
+from difflang.elaborate.arrays.subscripts import SubscriptPart, Subscripts, full_axis
 from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.effects import WriteKind, WriteLog

@@ -1,21 +1,31 @@
-"""Vector-space arithmetic on structured values: tangents of records, tuples and enums, and `value + tangent`."""
+"""Elementwise ops: on arrays with broadcasting and folding, on structured values leaf by leaf.
+
+Tangents of records, tuples and enums are vectors, and `value + tangent` is a value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import with_article
+from difflang.elaborate.arrays.index_bounds import propagate_bounds
 from difflang.elaborate.context import AlreadyReported, ElabContext
-from difflang.elaborate.derivatives.tangents import tags_of
-from difflang.elaborate.expressions.number_promotion import promote_for_leaf
-from difflang.elaborate.expressions.operators import COMPARISONS, elementwise
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
+from difflang.elaborate.expressions.constant_folding import (
+    EXTREMUM_TESTS,
+    FOLDS,
+    emit_folded,
+    fold_arrays,
+    fold_host_numbers,
+)
+from difflang.elaborate.host_sizes import record_host_size
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
-from difflang.elaborate.patterns.sum_types import refuse_undecided, renumber_tag
+from difflang.elaborate.patterns.sum_types import check_same_option, refuse_undecided
 from difflang.elaborate.reports.op_messages import surface_name
-from difflang.elaborate.runtime_checks import emit_check
+from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (
     Array,
@@ -24,19 +34,61 @@ from difflang.elaborate.terms import (
     RecordTerm,
     SumTerm,
     Term,
+    TextTerm,
     Tuple,
     VariantTerm,
     child_terms,
-    leaves,
     record_of_fields,
     type_of,
     variant_of_fields,
 )
 from difflang.elaborate.trampoline import Walk, run_walk
-from difflang.ir.graph import Value
+from difflang.ir.op import TypeMismatch
+from difflang.ir.tensor_types import REAL_DTYPE_OF
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.join_types import least_common_type, same_option
-from difflang.types.language_types import LangType, SumType, VariantType, show_type
+from difflang.types.language_types import LangType, SumType, show_type
 from difflang.types.type_errors import DeferCheck, declaration_kind
+from difflang.types.unify import unify_dtypes
+
+COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+JOIN_HELP = 'join texts by interpolation: `"{a}{b}"`'
+MIXED_DTYPES = ("select", "discrete")  # ops on operands of different element types
+# Real ops extended to complex numbers, computed from the real and imaginary parts.
+COMPLEX_EXTENSIONS: dict[str, Callable[[ElabContext, Span, Array], Term]] = {}
+
+
+def elementwise(
+    cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
+) -> Term:
+    """An elementwise op with broadcasting; on tangents of records and tuples it applies leaf by leaf."""
+    if any(isinstance(t, (RecordTerm, Tuple, VariantTerm, SumTerm)) for t in terms):
+        return apply_structural(cx, name, span, terms, spans, **attrs)
+    places = spans or [span] * len(terms)
+    way = JOIN_HELP if name == "add" else ""
+    arrays = [
+        as_array(cx, t, s, way=way if isinstance(t, TextTerm) else "") for t, s in zip(terms, places, strict=True)
+    ]
+    for other in arrays[1:]:
+        if name not in MIXED_DTYPES and not unify_dtypes(arrays[0].tensor.dtype, other.tensor.dtype):
+            raise dtype_mismatch_error(name, span, arrays, spans)
+    if name in COMPLEX_EXTENSIONS and arrays[0].tensor.dtype.is_complex:
+        return COMPLEX_EXTENSIONS[name](cx, span, arrays[0])
+    static = fold_arrays(name, arrays, named=cx.root.definition_only)
+    if static is not None and not attrs:
+        return emit_folded(cx, name, span, arrays, static)
+    shape = broadcast_shape(cx, arrays, spans, span)
+    wide = [broadcast_to(cx, a, shape, span) for a in arrays]
+    try:
+        result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
+    except TypeMismatch as refused:
+        raise cx.op_error(refused, name, span, tuple(arrays), tuple(spans)) from None
+    if cx.root.demand is not None and (name in FOLDS or name in EXTREMUM_TESTS or name == "neg"):
+        record_host_size(cx, result, lambda *numbers: fold_host_numbers(cx, name, result, span, *numbers), arrays)
+    return propagate_bounds(name, arrays, result)
+
+
+# ---- Structured values
 
 
 def apply_structural(
@@ -89,6 +141,23 @@ def apply_structural(
     if isinstance(whole, VariantTerm):
         return variant_of_fields(whole.type, parts)
     return Tuple(parts, whole.function_type) if isinstance(whole, Tuple) else record_of_fields(whole.type, parts)
+
+
+def promote_for_leaf(cx: ElabContext, name: str, number: Array, leaf: Term, span: Span) -> Array:
+    """A scalar operand for one leaf of a vector.
+
+    A literal takes the leaf's type. A real number scales complex leaves, which are vectors over the real numbers.
+    """
+    if not isinstance(leaf, Array):
+        return number
+    dtype, other = prune_dtype(number.tensor.dtype), prune_dtype(leaf.tensor.dtype)
+    if number.literal and isinstance(dtype, DTypeVar) and isinstance(number.static, (int, float)):
+        return cx.literal_array(
+            number.static, span, DTypeVar(dtype.candidates, dtype.default, dtype.default_real), number.static
+        )
+    if name in ("mul", "div") and REAL_DTYPE_OF.get(other) is dtype:
+        return Array(cx.emit("convert", span, number.value, dtype=other))
+    return number
 
 
 def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
@@ -214,62 +283,3 @@ def as_option(cx: ElabContext, term: Term, type: LangType) -> Term | None:
     """The part of a value for an option, or a tangent of it; None if the value cannot have that option."""
     parts = term.parts if isinstance(term, SumTerm) else (term,)
     return next((p for p in parts if same_option(cx.unifier, type_of(p), type)), None)
-
-
-def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: Value | None = None) -> None:
-    """A run-time check that two values have one variant or function, unless proved; only where `there` is true."""
-    if isinstance(b, SumTerm) and b.tag is a.tag:
-        return
-    options = b.parts if isinstance(b, SumTerm) else (b,)
-    marks = [option_tag(cx, a.type, type_of(o)) for o in options]
-    cx.builder.span = span
-    if isinstance(b, SumTerm):
-        tag = renumber_tag(cx.builder, b.tag, [*zip(b.type.tag_values, marks, strict=True)])
-    else:
-        tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
-    what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
-    if there is not None:
-        same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
-    if axes := tuple(range(len(a.type.tag.shape))):
-        same = cx.emit("reduce_all", span, same, axes=axes)
-    emit_check(cx, Array(same), f"these values have two different {what}", span)
-
-
-def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
-    """The tag of an option in a type, or -1 if the type does not have it."""
-    if isinstance(option, VariantType):
-        return option.index
-    pairs = zip(type.tag_values, type.options, strict=True)
-    return next((mark for mark, other in pairs if same_option(cx.unifier, other, option)), -1)
-
-
-def tangent_numbers_along(
-    cx: ElabContext, value: Term, change: Term, span: Span, there: Value | None = None
-) -> list[Value]:
-    """The numbers of a tangent, after checks that it has the variants and functions of the value."""
-    match value, change:
-        case SumTerm(), SumTerm():
-            check_same_option(cx, value, change, span, there)
-            pairs = zip(value.type.tag_values, value.parts, change.parts, strict=True)
-            return [
-                n
-                for m, v, c in pairs
-                for n in tangent_numbers_along(cx, v, c, span, option_holds(cx, value, m, span, there))
-            ]
-        case ((RecordTerm() | VariantTerm()), (RecordTerm() | VariantTerm())):
-            fields = dict(zip(value.type.names, value.fields, strict=True))
-            pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
-        case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
-            pairs = zip(parts, change.items, strict=True)
-        case _:
-            return leaves(change)
-    return [number for v, c in pairs for number in tangent_numbers_along(cx, v, c, span, there)]
-
-
-def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: Value | None) -> Value | None:
-    """The flag whether a value has that option, or None if the option contains no tags to check."""
-    part = value.parts[value.type.tag_values.index(mark)]
-    if not tags_of(part):
-        return None
-    here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))
-    return here if there is None else cx.emit("logical_and", span, there, here)
