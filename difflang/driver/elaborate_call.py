@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
+from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.terms import PoisonTerm, Term, leaf_hints, leaves, term_from_leaves, type_of

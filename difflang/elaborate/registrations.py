@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  registers the ops
+from difflang.elaborate import specialization
 from difflang.elaborate.arrays import (
     complex_numbers,
     convolution_pooling,
@@ -15,14 +16,15 @@ from difflang.elaborate.arrays import (
     reductions,
     roll_tile_and_triangles,
 )
-from difflang.elaborate.calls import builtin_functions, extern_calls, function_calls
+from difflang.elaborate.calls import builtin_functions, call_expressions, constructors, extern_calls, vmap
+from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions, linear_lambdas
 from difflang.elaborate.expressions import comprehensions, operators, primary_expressions
 from difflang.elaborate.patterns import match_expressions
 from difflang.elaborate.statements import basic_statements, branches, checkpoint_blocks, loops, printing
 
 REGISTERING = (
-    basic_statements, branches, builtin_functions, checkpoint_blocks, complex_numbers, comprehensions,
-    convolution_pooling, creation_and_shape, extern_calls, fft, function_calls, indexing, linear_algebra, loops,
-    match_expressions, operators, primary_expressions, printing, random_draws, reduce_and_scan, reductions,
-    roll_tile_and_triangles,
+    basic_statements, branches, builtin_functions, call_expressions, checkpoint_blocks, complex_numbers, comprehensions,
+    constructors, convolution_pooling, creation_and_shape, extern_calls, fft, grad_jvp_vjp, indexing, linear_algebra,
+    linear_functions, linear_lambdas, loops, match_expressions, operators, primary_expressions, printing, random_draws,
+    reduce_and_scan, reductions, roll_tile_and_triangles, specialization, vmap,
 )  # fmt: skip

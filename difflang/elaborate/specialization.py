@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls import extern_calls, recursion
+from difflang.elaborate.calls.application import applies, placeholder_term
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import (
     constrain_function,
@@ -22,9 +23,10 @@ from difflang.elaborate.calls.signatures import (
     size_and_value_error,
 )
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
+from difflang.elaborate.derivatives.linear_lambdas import infer_sizes_from_bodies, prove_linear_arguments
 from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dtypes
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
-from difflang.elaborate.expressions.primary_expressions import bind_host_constants
+from difflang.elaborate.expressions.names import bind_host_constants
 from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
@@ -74,11 +76,6 @@ MAX_PASSES = 50
 # ---- Declared functions
 
 
-def placeholder_term(cx: ElabContext, type: LangType) -> Term:
-    """A term of that type that nothing computes, for graphs that are checked and discarded."""
-    return term_from_leaves(type, [Value(t, cx.builder) for t in leaf_types(type)])
-
-
 def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
     """The parameters of a definition to check, except its dims, which become names of sizes.
 
@@ -96,10 +93,9 @@ def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
     return terms
 
 
+@applies(FnCode)
 def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """A call: match the arguments, then call the instance for their types and sizes."""
-    from difflang.elaborate.derivatives import linear_functions
-
     decl = code.decl
     if decl.host:
         if cx.host is None:
@@ -119,10 +115,8 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
             given[name] = ((yield default_value(cx, code, default)), default.span)
     annotations = signature_annotations(cx, code, captures)
     terms = match_parameters(cx, decl, given, annotations)
-    yield linear_functions.infer_sizes_from_bodies(
-        cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations
-    )
-    yield linear_functions.prove_linear_arguments(cx, list(terms.values()))
+    yield infer_sizes_from_bodies(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
+    yield prove_linear_arguments(cx, list(terms.values()))
 
     def call_with(terms: dict[str, Term]) -> Walk[Term]:
         return call_specialized(cx, code, captures, terms, annotations, args.span)
@@ -325,8 +319,6 @@ def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
 
 def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
     """The value of a function's body, checked against the declared result."""
-    from difflang.elaborate.derivatives import linear_functions
-
     apply_decorators(cx, decl.attributes, decl.span)
     if decl.attributes and not contains_loop(decl):
         warn_unused_checkpoint(cx, decl.attributes, f"`{decl.name}` contains no loop")
@@ -351,7 +343,7 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
     if isinstance(decl.result, tree.TypeFn):
         what, place = f"the result of `{decl.name}`", body_value(decl.body).span
         result = constrain_function(decl.result, result, place, cx.annotations, what, what)
-        yield linear_functions.prove_linear_arguments(cx, [result])
+        yield prove_linear_arguments(cx, [result])
     return result
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import apply, placeholder_term
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.map_equations import emit_map
-from difflang.elaborate.specialization import placeholder_term
 from difflang.elaborate.statements.iterables import as_iterable
 from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.statements.loops import loop_expression

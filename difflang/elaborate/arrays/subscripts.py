@@ -260,7 +260,7 @@ def range_index(
 
 def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
     """The length of `i..i + n`, whose ends differ by a size whatever `i` is; None for other ranges."""
-    from difflang.elaborate.expressions.primary_expressions import lookup_name
+    from difflang.elaborate.expressions.names import lookup_name
 
     if (
         not isinstance(e, (tree.Range, tree.Slice))

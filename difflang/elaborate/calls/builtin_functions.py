@@ -6,12 +6,15 @@ import math
 from typing import Any
 
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.builtin_registry import (
+    BUILTINS,
     BuiltinArgs,
     builtin,
     register_builtin,
 )
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.vmap import map_first_axes
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
@@ -29,6 +32,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, F32, REAL_DTYPE_OF, DType, Tensor
 from difflang.types.dtype_variables import is_known_float, prune_dtype
+from difflang.types.function_code import BuiltinCode, ConvertCode
 from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import number_as_typed
 from difflang.types.unify import unify_dtypes
@@ -45,6 +49,11 @@ ELEMENTWISE_NAMES = {
     "x n": "shift_left shift_right",
     "y x": "atan2",
 }
+
+
+@applies(BuiltinCode)
+def apply_builtin(cx: ElabContext, code: BuiltinCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
+    return BUILTINS[code.name](cx, args)
 
 
 # ---- Elementwise
@@ -98,8 +107,10 @@ def discrete(cx: ElabContext, args: CallArgs, name: str) -> Term:
     return elementwise(cx, "discrete", args.span, [took.array(n) for n in ("x", "p")], [took.span(n) for n in "xp"])
 
 
-def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
+@applies(ConvertCode)
+def convert_dtype(cx: ElabContext, code: ConvertCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """`f64(x)`: conversion to another element type; floats become integers by rounding toward zero."""
+    dtype = code.dtype
     took = BuiltinArgs(cx, args, dtype.name, "x")
     x = took.array("x")
     if x.static is not None and not x.tensor.shape:
@@ -151,15 +162,12 @@ def enumerate_(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """`map(f, xs)`: f on each item."""
-    from difflang.elaborate.calls.call_args import CallArgs as Arguments
-    from difflang.elaborate.calls.vmap import apply_vmap
-
     took = BuiltinArgs(cx, args, "map")
     f, (xs, at) = took.term("f"), took.by_name["xs"]
     if isinstance(xs, (Closure, OpaqueTerm)):
         way = f"write `map({quote_source(at, 'f')}, {quote_source(took.span('f'), 'xs')})`"
         raise cx.error("DL0332", "the first argument of `map` is the function", at, "this is a function", way)
-    return (yield apply_vmap(cx, f, Arguments(args.span, [(xs, at)]), name="map"))
+    return (yield map_first_axes(cx, f, CallArgs(args.span, [(xs, at)]), "map"))
 
 
 register_builtin("map", map_, "f xs")

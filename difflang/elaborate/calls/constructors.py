@@ -6,9 +6,11 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import constrain_function, match_arguments
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.terms import RecordTerm, Term, Tuple, VariantTerm, leaves, type_of
 from difflang.elaborate.trampoline import Walk
@@ -19,7 +21,8 @@ from difflang.types.language_types import LangType, RecordType, VariantType
 from difflang.types.type_errors import MAX_LEAVES, declared_type_error, leaf_limit_error
 
 
-def construct_record(cx: ElabContext, code: RecordCode, args: CallArgs) -> Walk[Term]:
+@applies(RecordCode)
+def construct_record(cx: ElabContext, code: RecordCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """`P(x = 1.0, tag = "a")`: every field by name, or all by position in their order."""
     decl, home = code.decl, code.module.records.get
     annotations = AnnotationResolver(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
@@ -37,7 +40,8 @@ def check_part_count(whole: Tuple | RecordTerm, span: Span) -> Tuple | RecordTer
     return whole
 
 
-def construct_variant(cx: ElabContext, code: VariantCode, args: CallArgs) -> Walk[Term]:
+@applies(VariantCode)
+def construct_variant(cx: ElabContext, code: VariantCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """`Circle(r = 1.0)`, by the rules of `construct_record`."""
     decl, variant, home = code.decl, code.decl.variants[code.index], code.module.records.get
     annotations = AnnotationResolver(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
@@ -56,8 +60,6 @@ def check_fields(
     annotations: AnnotationResolver,
 ) -> Walk[tuple[Term, ...]]:
     """A value of the declared type for each field; binds the declaration's generics. Errors: DL0304, DL0319."""
-    from difflang.elaborate.derivatives import linear_functions
-
     given = match_arguments(cx, args, what, [f.name for f in fields], {}, declared, "field")
     found: list[Term] = []
     for written in fields:
@@ -69,7 +71,7 @@ def check_fields(
         if isinstance(written.type, tree.TypeFn):
             # A second pass: function types may name sizes that later fields bind.
             term = constrain_function(written.type, term, span, annotations, f"`{written.name}`")
-            yield linear_functions.prove_linear_arguments(cx, [term])
+            yield prove_linear_arguments(cx, [term])
         found.append(ascribe_enum(annotations, written.type, term))
     return tuple(found)
 

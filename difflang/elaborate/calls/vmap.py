@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of
+from difflang.elaborate.calls.application import applies, apply
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import positional_arguments
 from difflang.elaborate.expressions.map_equations import emit_map
@@ -37,16 +37,19 @@ SpannedTerm = tuple[Term, Span]
 AxisOrder = Callable[[Tensor], tuple[int, ...]]
 
 
-def apply_vmap(
-    cx: ElabContext, f: Term, args: CallArgs, code: VmapCode | None = None, name: str = "vmap"
-) -> Walk[Term]:
+@applies(VmapCode)
+def apply_vmap(cx: ElabContext, code: VmapCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """`vmap(f)(xs, ys)`: apply f to each item and stack the results; or along the axes of `code`. Errors: DL0332."""
-    if code is not None and code.axes:
-        return (yield vmap_along_axes(cx, f, args, code))
+    (f,) = captures
+    return vmap_along_axes(cx, f, args, code) if code.axes else map_first_axes(cx, f, args, "vmap")
+
+
+def map_first_axes(cx: ElabContext, f: Term, args: CallArgs, name: str) -> Walk[Term]:
+    """Map a function over the first axes of all arguments. Errors: DL0332 for `name`."""
     values = [v for term, _ in args.items for v in leaves(term)]
     if args.named or not have_equal_batch_size(cx, values):
         raise batch_size_error(cx, args, name)
-    return (yield map_over_batch(cx, f, args.span, args.items, [True] * len(args.items)))
+    return map_over_batch(cx, f, args.span, args.items, [True] * len(args.items))
 
 
 def vmap_along_axes(cx: ElabContext, f: Term, args: CallArgs, code: VmapCode) -> Walk[Term]:

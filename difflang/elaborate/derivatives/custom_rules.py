@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import FAILURE_TYPES, AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives import implicit_differentiation, inverse_rules, linear_solve_rules

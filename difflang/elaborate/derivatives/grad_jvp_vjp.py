@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from difflang.base.byte_sizes import tightest_limit
 from difflang.base.source import NO_SPAN, Span
+from difflang.elaborate.calls.application import applies, apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim, signature_annotations
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.tangents import tangent_numbers_along
@@ -67,10 +67,12 @@ class TracedFunction(Struct, frozen=True):
     memory_limit: int = 0
 
 
-def apply_derivative(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
+@applies(DerivativeCode)
+def apply_derivative(cx: ElabContext, code: DerivativeCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """Apply `grad[w](f)` or another derivative operator; errors point to the `[w]`."""
     from difflang.elaborate.reports.missing_tangents import MissingTangentError
 
+    (f,) = captures
     try:
         return (yield apply_operator(cx, code, f, args))
     except MissingTangentError as error:

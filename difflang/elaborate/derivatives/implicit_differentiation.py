@@ -10,14 +10,13 @@ from math import prod
 
 from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import apply, placeholder_term
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.linear_functions import unknown_variant_error
 from difflang.elaborate.derivatives.tangents import tags_of
-from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
-from difflang.elaborate.specialization import placeholder_term
+from difflang.elaborate.expressions.names import closure_values, generic_bindings
+from difflang.elaborate.reports.linearity_errors import unknown_variant_error
 from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder

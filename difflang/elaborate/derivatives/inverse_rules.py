@@ -15,8 +15,8 @@ from math import nan
 from msgspec import Struct
 
 from difflang.base.source import Span
+from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives.implicit_differentiation import dim_argument
 from difflang.elaborate.dtype_resolution import resolve_dtypes

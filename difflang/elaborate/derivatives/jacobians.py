@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.creation_and_shape import identity_matrix, shape_product
+from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import (
     TracedFunction,

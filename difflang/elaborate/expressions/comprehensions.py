@@ -6,11 +6,11 @@ import math
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, InferredExtent, dynamic_reduction
 from difflang.elaborate.expressions.map_equations import emit_map
+from difflang.elaborate.expressions.names import bind_pattern
 from difflang.elaborate.host_sizes import as_static_size
 from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isinf
-from typing import Any, cast
 
 import numpy as np
 
@@ -15,12 +14,17 @@ from difflang.elaborate.calls.builtin_registry import BUILTINS
 from difflang.elaborate.calls.constructors import check_part_count
 from difflang.elaborate.calls.signatures import constrain_alike
 from difflang.elaborate.context import MAX_AXES, AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions import qualified_names
+from difflang.elaborate.derivatives.linear_lambdas import prove_annotated_lambda
 from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.names import (
+    closure_values,
+    generic_bindings,
+    lookup_name,
+    module_member,
+    module_named_by,
+)
 from difflang.elaborate.patterns.sum_type_arrays import stack_sum_values
-from difflang.elaborate.patterns.sum_types import may_replace, variant_constructor
-from difflang.elaborate.reports.name_errors import CONSTANTS, unknown_name_error
-from difflang.elaborate.scope import BlockScope, LocalBinding
+from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -37,10 +41,9 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Poly
-from difflang.ir.tensor_types import BOOL, DTYPES, DType, Tensor, numpy_dtype
+from difflang.ir.tensor_types import BOOL, Tensor, numpy_dtype
 from difflang.ops.value_formatting import format_number, format_value
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import mentioned_names, mentioned_type_names, pattern_names
 from difflang.types.dtype_variables import (
     DTypeParam,
     DTypeVar,
@@ -50,17 +53,10 @@ from difflang.types.dtype_variables import (
     prune_dtype,
 )
 from difflang.types.function_code import (
-    BuiltinCode,
-    ConvertCode,
-    EnclosingGeneric,
-    FnCode,
     LambdaCode,
-    RecordCode,
-    StaticCapture,
 )
 from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import float_literal, imaginary_literal
-from difflang.types.module_scope import GlobalName, HostVar
 from difflang.types.text_templates import check_format
 from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
 
@@ -113,139 +109,16 @@ def elaborate_name(cx: ElabContext, e: tree.Name) -> Walk[Term]:
     yield
 
 
-def lookup_name(cx: ElabContext, id: str, span: Span) -> Term:
-    """Resolve a name: innermost scope first, then the file, then the language."""
-    binding = cx.scope.find(id)
-    if binding is not None:
-        return binding_term(cx, binding, span)
-    if id in cx.annotations.undetermined:
-        raise cx.annotations.unbound_error(span, id)
-    var = cx.host_value(id, span)
-    if var is not None:
-        return host_value_term(cx, GlobalName(cx.module, id), var, span)
-    found = lookup_declaration(cx, id, span)
-    if found is not None:
-        return found
-    raise unknown_name_error(cx, id, span)
-
-
-def binding_term(cx: ElabContext, binding: LocalBinding, span: Span) -> Term:
-    binding.was_read = True
-    if isinstance(binding.term, (int, Poly)):
-        return cx.integer_array(binding.term, span)
-    if isinstance(binding.term, PoisonTerm):
-        raise AlreadyReported
-    return binding.term
-
-
-def host_value_term(cx: ElabContext, name: GlobalName, var: HostVar, span: Span) -> Term:
-    if var.invalid:
-        raise AlreadyReported
-    if cx.root.demand is None:
-        # For the report of a later rebinding, which would change what the function sees.
-        name.module.used.setdefault(var.name, span)
-    if (known := host_constant(var)) is not None:
-        return host_constant_term(cx, known, span)
-    if var.mutable and cx.root.demand is None:
-        raise cx.error(
-            "DL0211",
-            f"a function cannot use the top-level variable `{var.name}`",
-            span,
-            "it may change between calls",
-            "pass it as an argument, or bind it with `let`",
-        )
-    return cx.global_term(name)
-
-
-def host_constant(var: HostVar) -> StaticCapture | None:
-    """An immutable scalar of the host that specialization may use as a constant, or None."""
-    if var.static is None or var.mutable or not isinstance(var.type, Tensor):
-        return None
-    return StaticCapture(var.name, var.static, var.type)
-
-
-def host_constant_term(cx: ElabContext, known: StaticCapture, span: Span) -> Array:
-    return Array(cx.emit("const", span, value=known.value, type=known.type), known.value)
-
-
-def bind_host_constants(cx: ElabContext, scope: BlockScope, code: FnCode | LambdaCode) -> None:
-    """Bind the host constants that a function captured where it is defined."""
-    for known in code.static_captures:
-        scope.bind(known.name, host_constant_term(cx, known, code.decl.span))
-
-
-def lookup_declaration(cx: ElabContext, id: str, span: Span) -> Term | None:
-    """The declaration, constant or built-in of that name, in order of precedence."""
-    module = cx.module
-    if id in module.fns:
-        return Closure(FnCode(module.fns[id], module), ())
-    record = module.records.get(id)
-    if isinstance(record, tree.Record):
-        # Fields are resolved where the record is declared, not where it is used.
-        return Closure(RecordCode(record, module.declaring_module(record)), ())
-    if id in module.variants:
-        return variant_constructor(*module.variants[id], module)
-    if id in module.imported:
-        return qualified_names.resolve_imported(cx, module.imported[id], span)
-    if id in module.invalid_names:
-        raise AlreadyReported  # its declaration was reported
-    if id in CONSTANTS:
-        return cx.literal_array(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
-    if id in DTYPES or isinstance(cx.annotations.bound.get(id), DType):
-        bound = cx.annotations.bound.get(id)
-        return Closure(ConvertCode(bound if isinstance(bound, DType) else DTYPES[id]), ())
-    if id in BUILTINS:
-        return Closure(BuiltinCode(id), ())
-    if module.prelude is not None and id in module.prelude.fns:
-        return Closure(FnCode(module.prelude.fns[id], module.prelude), ())
-    return None
-
-
 # ---- Functions as values
 
 
 @elaborates(tree.Lambda)
 def elaborate_lambda(cx: ElabContext, e: tree.Lambda) -> Walk[Term]:
-    from difflang.elaborate.derivatives import linear_functions
-
     names, terms, known = closure_values(cx, e)
     made = Closure(LambdaCode(e, cx.module, names, known, generic_bindings(cx, e)), terms)
     if e.linear:
-        yield linear_functions.prove_annotated_lambda(cx, made)
+        yield prove_annotated_lambda(cx, made)
     return made
-
-
-def closure_values(
-    cx: ElabContext, node: tree.Lambda | tree.Fn
-) -> tuple[tuple[str, ...], tuple[Term, ...], tuple[StaticCapture, ...]]:
-    """The captured variables of a function, their values, and the captured host constants.
-
-    Only host code captures top-level values of the file; inside a `fn` they are globals.
-    """
-    own = {name for p in node.params for name in names_of_param(p)}
-    names: list[str] = []
-    known: list[StaticCapture] = []
-    for name in mentioned_names(node):
-        if (binding := cx.scope.find(name)) is not None:
-            names += [] if isinstance(binding.term, PoisonTerm) else [name]
-        elif cx.host is not None and name not in own and (var := cx.host_value(name, node.span)) is not None:
-            found = host_constant(var)
-            known += [] if found is None else [found]
-            names += [] if found is not None or var.invalid else [name]
-    return tuple(names), tuple(lookup_name(cx, n, node.span) for n in names), tuple(known)
-
-
-def generic_bindings(cx: ElabContext, node: tree.Lambda | tree.Fn) -> tuple[EnclosingGeneric, ...]:
-    """The bindings of generic names that a function uses from enclosing scopes."""
-    generics, bound = cx.annotations.generics, cx.annotations.bound
-    own = {g.name for g in node.generics} if isinstance(node, tree.Fn) else set[str]()
-    names = [n for n in generics if n not in own] if generics else []
-    mentioned = mentioned_type_names(node) if names else set[str]()
-    return tuple([EnclosingGeneric(n, generics[n], cast("Any", bound.get(n))) for n in names if n in mentioned])
-
-
-def names_of_param(param: tree.LambdaParam | tree.Param) -> Sequence[str]:
-    return (param.name,) if isinstance(param, tree.Param) else pattern_names(param.pattern)
 
 
 # ---- Tuples, arrays, records
@@ -308,9 +181,9 @@ def stack_arrays(cx: ElabContext, span: Span, parts: list[Array], spans: tuple[S
 
 @elaborates(tree.Member)
 def elaborate_member(cx: ElabContext, e: tree.Member) -> Walk[Term]:
-    module = qualified_names.module_named_by(cx, e.base)
+    module = module_named_by(cx, e.base)
     if module is not None:
-        return qualified_names.module_member(cx, module, e)
+        return module_member(cx, module, e)
     base = yield elaborate(cx, e.base)
     return select_field(cx, base, e)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from difflang.base.diagnostics import DifflangError
 from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.context import AlreadyReported, ElabContext
-from difflang.elaborate.expressions import qualified_names
-from difflang.elaborate.expressions.primary_expressions import lookup_name
+from difflang.elaborate.expressions.names import lookup_name, module_member, module_named_by
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 
@@ -35,10 +34,8 @@ def unknown_names_in(cx: ElabContext, node: tree.Node) -> Iterator[DifflangError
         try:
             if isinstance(part, tree.Name) and part.id not in bound:
                 lookup_name(cx, part.id, part.span)
-            elif (
-                isinstance(part, tree.Member) and (module := qualified_names.module_named_by(cx, part.base)) is not None
-            ):
-                qualified_names.module_member(cx, module, part)
+            elif isinstance(part, tree.Member) and (module := module_named_by(cx, part.base)) is not None:
+                module_member(cx, module, part)
         except DifflangError as error:
             yield error
         except AlreadyReported:

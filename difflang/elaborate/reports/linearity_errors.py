@@ -132,3 +132,9 @@ def unknown_domain_error(code: LambdaCode, span: Span) -> DifflangError:
         (code.decl.span, f"the type of `{names}` is not written"),
         help=f"declare it: `linear |{names}: f32[n]| …`",
     )
+
+
+def unknown_variant_error(what: str, span: Span, way: str) -> DifflangError:
+    """The report of a linear equation whose number of unknowns depends on a variant that only the run selects."""
+    message = f"{what} contains an enum or a function whose variant is known only at run time"
+    return make_error("DL1107", message, (span, "another variant has different numbers"), help=way)

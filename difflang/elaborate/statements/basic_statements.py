@@ -5,13 +5,13 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.arrays.subscripts import Subscripts
-from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
-from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
+from difflang.elaborate.expressions.names import bind_pattern, closure_values, generic_bindings
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
@@ -148,8 +148,6 @@ def branch_without_value_error(e: tree.If | tree.Match) -> DifflangError:
 
 def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Walk[Term]:
     """The value, checked against a written type; binds new sizes in the type."""
-    from difflang.elaborate.derivatives import linear_functions
-
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
     known = set(cx.annotations.bound)
@@ -161,7 +159,7 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
             cx.scope.bind(name, size)
     if isinstance(written, tree.TypeFn):
         value = constrain_function(written, value, span, cx.annotations, what, what)
-        yield linear_functions.prove_linear_arguments(cx, [value])
+        yield prove_linear_arguments(cx, [value])
         return value
     if not isinstance(value, Array):
         return value

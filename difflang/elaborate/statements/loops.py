@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.names import bind_pattern
 from difflang.elaborate.patterns.sum_types import keep_loop_type, widen_loop_variables, widen_to_type
 from difflang.elaborate.runtime_checks import and_no_failure, check_step_limit
 from difflang.elaborate.scope import LocalBinding

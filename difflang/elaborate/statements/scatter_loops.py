@@ -14,10 +14,10 @@ from math import prod
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import read_indexed
 from difflang.elaborate.arrays.subscripts import SubscriptPart, Subscripts, full_axis
-from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.effects import WriteKind, WriteLog
 from difflang.elaborate.expressions.map_equations import emit_map
+from difflang.elaborate.expressions.names import bind_pattern
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.assignment_targets import SCATTER_OPS, assign_indexed, combine_update
 from difflang.elaborate.statements.loop_iterable import LoopIterable
