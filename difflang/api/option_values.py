@@ -11,7 +11,7 @@ from difflang.base.byte_sizes import parse_bytes, suggest_byte_sizes
 from difflang.base.source import Span
 from difflang.base.wording import with_article
 from difflang.driver.type_specs import MOST
-from difflang.elaborate.derivatives.taylor_coefficients import HIGHEST_ORDER
+from difflang.elaborate.derivatives.scalar_derivative import HIGHEST_ORDER
 from difflang.runtime import pytrees
 from difflang.runtime.argument_conversion import format_number
 from difflang.types.type_errors import make_error

@@ -17,17 +17,7 @@ from difflang.elaborate.recorded_types import RecordedTypes
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.reports.operand_mismatches import not_a_size_error, refused_operand_help
 from difflang.elaborate.scope import BlockScope, LocalBinding
-from difflang.elaborate.terms import (
-    Array,
-    Closure,
-    PoisonTerm,
-    StaticNumber,
-    Term,
-    Tuple,
-    leaves,
-    term_from_leaves,
-    type_of,
-)
+from difflang.elaborate.terms import Array, Closure, PoisonTerm, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
@@ -38,7 +28,7 @@ from difflang.ir.tensor_types import I32, U32, DType, Tensor, is_scalar_integer
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import leaf_types, show_type
-from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
+from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope, StaticNumber
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 

@@ -12,8 +12,11 @@ from difflang.elaborate.arrays.complex_numbers import as_real_pairs
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.linear_functions import transpose_function
+from difflang.elaborate.derivatives.tangents import tangent_term
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to
 from difflang.elaborate.expressions.elementwise import elementwise
+from difflang.elaborate.expressions.primary_expressions import stack_arrays
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (
@@ -22,7 +25,6 @@ from difflang.elaborate.terms import (
     HistoryTerm,
     OpaqueTerm,
     RecordTerm,
-    StaticNumber,
     SumTerm,
     Term,
     Tuple,
@@ -37,6 +39,7 @@ from difflang.ir.tensor_types import I32, DType, Tensor
 from difflang.types.dtype_variables import literal_dtype, prune_dtype
 from difflang.types.join_types import contains_kind
 from difflang.types.language_types import UNIT, AxisSpread, SumType, VariantType, leaf_types, show_type, tangent_type
+from difflang.types.module_scope import StaticNumber
 from difflang.types.type_errors import DeferCheck
 
 
@@ -89,7 +92,6 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
         message = f"`fill` takes all sizes of the result, but [{sizes}] does not end with the sizes of its value"
         way = "write `fill(k, n, x)` for k copies of an array `x` of size n, and `x` itself for one"
         raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
-    # A late import breaks the cycle of operators and built-ins.
     return broadcast_to(cx, value, shape, args.span)
 
 
@@ -118,8 +120,6 @@ def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], 
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
-    from difflang.elaborate.derivatives.grad_jvp_vjp import tangent_term
-
     types = [t for t in leaf_types(type_of(term)) if prune_dtype(t.dtype).differentiable]
     return tangent_term(term, iter([make_leaf(t) for t in types]))
 
@@ -200,9 +200,7 @@ def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """The axes of an array reversed, or in the given order; for a linear function, its transpose."""
     took = BuiltinArgs(cx, args, "transpose")
     if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.is_present("axes"):
-        from difflang.elaborate.derivatives import linear_functions
-
-        return (yield linear_functions.transpose_function(cx, took.term("x"), took.span("x")))
+        return (yield transpose_function(cx, took.term("x"), took.span("x")))
     return permute_axes(cx, took)
 
 
@@ -244,13 +242,11 @@ def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
 
 @builtin("stack", takes="..arrays axis?")
 def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    from difflang.elaborate.expressions.primary_expressions import stack_arrays as stacked
-
     parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"}:
         raise cx.error("DL0319", "usage of `stack`: `stack(x, y, axis = 0)`", args.span)
     axis = axis_argument(cx, args, parts[0].tensor.rank + 1) if "axis" in args.named else 0
-    return stacked(cx, args.span, parts, tuple(s for _, s in args.items), axis)
+    return stack_arrays(cx, args.span, parts, tuple(s for _, s in args.items), axis)
 
 
 @builtin("reverse", takes="x axis?")

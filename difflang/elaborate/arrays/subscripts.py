@@ -10,6 +10,7 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of, length_text
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.names import lookup_name
 from difflang.elaborate.reports.operand_mismatches import not_indexable_error
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.statements.iterables import range_stride
@@ -260,8 +261,6 @@ def range_index(
 
 def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
     """The length of `i..i + n`, whose ends differ by a size whatever `i` is; None for other ranges."""
-    from difflang.elaborate.expressions.names import lookup_name
-
     if (
         not isinstance(e, (tree.Range, tree.Slice))
         or e.start is None

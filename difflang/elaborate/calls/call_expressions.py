@@ -13,7 +13,9 @@ from difflang.elaborate.calls.application import apply, expect_function
 from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.derivatives.scalar_derivative import jet_order
 from difflang.elaborate.derivatives.wrt import parameter_fields_named
+from difflang.elaborate.expressions.comprehensions import reduction_argument
 from difflang.elaborate.expressions.names import module_named_by
 from difflang.elaborate.expressions.primary_expressions import select_field as field_of
 from difflang.elaborate.reports.name_errors import derivative_of_call_help, transform_argument_help
@@ -57,8 +59,6 @@ def elaborate_call(cx: ElabContext, e: tree.Call) -> Walk[Term]:
 
 
 def evaluate_arguments(cx: ElabContext, e: tree.Call, fn: Term) -> Walk[CallArgs]:
-    from difflang.elaborate.expressions.comprehensions import reduction_argument
-
     args = CallArgs(e.span, fn_span=e.fn.span)
     for arg in e.args:
         if isinstance(arg.value, tree.Comprehension):
@@ -125,8 +125,6 @@ def parse_wrt(cx: ElabContext, e: tree.Expr) -> Wrt:
 def apply_transform(cx: ElabContext, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
     order = 1
     if operator == "jet":
-        from difflang.elaborate.derivatives.taylor_coefficients import jet_order
-
         order = yield jet_order(cx, e)
         e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):

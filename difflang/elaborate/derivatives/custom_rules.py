@@ -35,7 +35,17 @@ from difflang.elaborate.specialization import (
 from difflang.elaborate.statements.decorators import check_rule_attributes
 from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.statements.printing import no_failure_in_caller, silence_if_suppressed
-from difflang.elaborate.terms import Closure, PoisonTerm, Term, Tuple, leaf_hints, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    PoisonTerm,
+    Term,
+    Tuple,
+    leaf_hints,
+    leaves,
+    term_from_leaves,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
@@ -244,7 +254,7 @@ def rule_value_and_tangent(
         type = tangent_type(type_of(term))
         hints = zip(leaf_types(type), leaf_hints(type, name), strict=True)
         made = [cx.builder.param(t, f"d_{h}") for t, h in hints if is_tangent_number(t)]
-        tangents.append(build_tangent(type, tags_of(term), made))
+        tangents.append(build_tangent(type, tags_of(term), map(Array, made)))
         params += made
     if rule.by == "implicit":
         value, change = yield implicit_differentiation.solve_with_tangent(cx, code, rule, arguments, tangents)

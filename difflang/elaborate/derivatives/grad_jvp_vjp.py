@@ -6,72 +6,47 @@ The `jvp` or `vjp` equation holds f's graph as its region; the pass in `ad` expa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from msgspec import Struct
-
-from difflang.base.byte_sizes import tightest_limit
-from difflang.base.source import NO_SPAN, Span
-from difflang.elaborate.calls.application import applies, apply
+from difflang.base.source import Span
+from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import is_dim, signature_annotations
-from difflang.elaborate.context import AlreadyReported, ElabContext
-from difflang.elaborate.derivatives.tangents import tangent_numbers_along
-from difflang.elaborate.derivatives.wrt import WrtPath, check_distinct, positional_arguments, resolve_wrt
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.jacobians import hessian, hessian_vector_product, jacobian
+from difflang.elaborate.derivatives.linear_functions import linearize
+from difflang.elaborate.derivatives.scalar_derivative import scalar_derivative, taylor_coefficients
+from difflang.elaborate.derivatives.tangents import tangent_numbers_along, tangent_term
+from difflang.elaborate.derivatives.traced_functions import TracedFunction, emit_jvp, emit_vjp, trace_function, wrt_part
+from difflang.elaborate.derivatives.wrt import (
+    WrtPath,
+    check_distinct,
+    gradient_record_type,
+    positional_arguments,
+    resolve_wrt,
+)
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
-from difflang.elaborate.runtime_checks import absorb_failure
-from difflang.elaborate.statements.printing import suppress_prints
-from difflang.elaborate.statements.regions import close_regions
+from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result, require_real_result
+from difflang.elaborate.reports.missing_tangents import MissingTangentError
 from difflang.elaborate.terms import (
-    UNIT_TERM,
     Array,
     Closure,
-    KeyTerm,
-    OpaqueTerm,
-    PoisonTerm,
     RecordTerm,
-    SumTerm,
     Term,
     Tuple,
-    VariantTerm,
-    closure_type,
-    leaves,
-    record_of_fields,
     type_of,
-    variant_of_fields,
     with_leaves,
 )
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.graph import Graph, Value, Values
-from difflang.ir.op import OPS
-from difflang.ir.tensor_types import Tensor
-from difflang.syntax import tree
-from difflang.types.dtype_variables import DTypeVar, default_dtype, prune_dtype
+from difflang.ir.graph import Value
 from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.types.join_types import has_tangent_in_other_variant, least_common_type
-from difflang.types.language_types import LangType, RecordType, VariantType, leaf_types, show_type, tangent_type
-from difflang.types.unify import narrow_candidates
-
-
-class TracedFunction(Struct, frozen=True):
-    """A function's graph over the numbers that it is differentiated with respect to; all else it reads is a const."""
-
-    graph: Graph
-    points: list[Value]  # the primal values at which the derivative is taken
-    consts: list[Value]
-    result: Term  # over the graph's own values
-    fails: bool
-    branch_elided: bool  # a static condition left a branch of the function out
-    # The memory budget, in bytes, of a program with a reverse-mode derivative of it; 0 for none.
-    memory_limit: int = 0
+from difflang.types.join_types import least_common_type
+from difflang.types.language_types import RecordType, show_type, tangent_type
 
 
 @applies(DerivativeCode)
 def apply_derivative(cx: ElabContext, code: DerivativeCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """Apply `grad[w](f)` or another derivative operator; errors point to the `[w]`."""
-    from difflang.elaborate.reports.missing_tangents import MissingTangentError
-
     (f,) = captures
     try:
         return (yield apply_operator(cx, code, f, args))
@@ -80,16 +55,10 @@ def apply_derivative(cx: ElabContext, code: DerivativeCode, captures: tuple[Term
 
 
 def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
-    from difflang.elaborate.derivatives import jacobians, linear_functions, taylor_coefficients
-    from difflang.elaborate.derivatives.scalar_derivative import scalar_derivative
-    from difflang.elaborate.reports.missing_tangents import require_differentiable_result, require_real_result
-
     if args.named:
         args = yield positional_arguments(cx, f, args)
     if code.operator in ("hvp", "hessian"):
-        return (
-            yield (jacobians.hessian_vector_product if code.operator == "hvp" else jacobians.hessian)(cx, code, f, args)
-        )
+        return (yield (hessian_vector_product if code.operator == "hvp" else hessian)(cx, code, f, args))
     wrt, operator = [resolve_wrt(cx, f, w, args.span) for w in code.wrt], code.operator
     check_distinct(cx, code.wrt, wrt, args.span)
     tangents: list[tuple[Term, Span]] = []
@@ -108,11 +77,11 @@ def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArg
             raise cx.error("DL0403", f"there is no argument {position} to differentiate with respect to", args.span)
     unify_parameter_types(cx, f, args.items)
     if operator in ("vjp", "linearize"):
-        return (yield linear_functions.linearize(cx, code, f, args, wrt))
+        return (yield linearize(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
-        return (yield jacobians.jacobian(cx, code, f, args, wrt))
+        return (yield jacobian(cx, code, f, args, wrt))
     if operator == "jet":
-        return (yield taylor_coefficients.taylor_coefficients(cx, code, f, args, wrt))
+        return (yield taylor_coefficients(cx, code, f, args, wrt))
     if operator == "deriv":
         return (yield scalar_derivative(cx, f, args, wrt))
     traced = yield trace_function(cx, f, args, wrt)
@@ -143,119 +112,7 @@ def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, 
             return
 
 
-def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[Term, Value | None]]:
-    """The function's value, and the random key it used, if it draws: applying it again must use the same key."""
-    before, key, cx.root.output_suppressed = cx.root.draw_count, None, False
-    with suppress_prints(cx):
-        value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
-    drawn = cx.root.draw_count > before
-    if drawn or cx.root.output_suppressed:
-        key = cx.draw_key(args.span) if drawn else None
-        with cx.with_random_key(key):
-            value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
-    return value, key
-
-
 # ---- The graph of the function
-
-
-def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[TracedFunction]:
-    """Elaborate the function in a region whose params are the numbers it is differentiated with respect to."""
-    from difflang.elaborate.reports.missing_tangents import argument_without_tangent
-
-    points: list[Value] = []
-    items = list(args.items)
-    if cx.loop_yields:
-        cx.loop_yields.append(None)
-    before, chosen, limit = cx.failure_word.term, cx.root.chosen, cx.root.memory_limit
-    # Save and reset what the function may change: its failures and limits are those of the traced graph.
-    cx.root.chosen, cx.root.memory_limit = False, 0
-    with cx.nested_graph(args.span) as builder:
-        for position, path in wrt:
-            term, span = items[position]
-            found = len(points)
-            items[position] = (replace_with_params(cx, term, path, points, span), span)
-            if len(points) == found and not isinstance(term, (Closure, OpaqueTerm)):
-                part = type_of(wrt_part(cx, items[position], path))
-                if not has_tangent_in_other_variant(cx.unifier, part):
-                    raise argument_without_tangent(f, args, wrt, (position, path), part)
-        cx.root.derivative_depth += 1
-        try:
-            result = yield apply(cx, f, CallArgs(args.span, items))
-            word = leaves(cx.failure) if cx.failure_word.term is not before else []
-        finally:
-            cx.root.derivative_depth -= 1
-            cx.failure_word.term = before
-            inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
-            within, cx.root.memory_limit = cx.root.memory_limit, tightest_limit(cx.root.memory_limit, limit)
-            if cx.loop_yields:
-                cx.loop_yields.pop()
-    if isinstance(result, PoisonTerm):
-        raise AlreadyReported
-    default_result_dtypes(cx, result)
-    consts, (graph,) = close_regions([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
-    return TracedFunction(graph, points, consts, result, bool(word), inside, within)
-
-
-def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
-    """The argument with its differentiable numbers (under a path of fields) replaced by params of the region."""
-    if path:
-        inner = record_field(cx, term, path[0], span)
-        assert isinstance(term, RecordTerm)
-        return term.with_field(path[0], replace_with_params(cx, inner, path[1:], points, span))
-    match term:
-        case Array():
-            if not is_differentiable(term):
-                return term
-            points.append(term.value)
-            return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
-        case Tuple():
-            return Tuple(tuple([replace_with_params(cx, t, (), points, span) for t in term.items]), term.function_type)
-        case RecordTerm():
-            return record_of_fields(
-                term.type, tuple([replace_with_params(cx, t, (), points, span) for t in term.fields])
-            )
-        case VariantTerm():
-            return variant_of_fields(
-                term.type, tuple([replace_with_params(cx, t, (), points, span) for t in term.fields])
-            )
-        case SumTerm():
-            return SumTerm(term.tag, tuple([replace_with_params(cx, t, (), points, span) for t in term.parts]))
-        case Closure():
-            return Closure(term.code, tuple([replace_with_params(cx, t, (), points, span) for t in term.captures]))
-        case _:
-            return term
-
-
-def record_field(cx: ElabContext, term: Term, name: str, span: Span) -> Term:
-    """A field of an argument. Errors: DL0403 if it does not exist."""
-    if not isinstance(term, RecordTerm) or name not in term.type.names:
-        has = f"it has {', '.join(term.type.names)}" if isinstance(term, RecordTerm) else "it is not a record"
-        what = show_type(type_of(term))
-        raise cx.error("DL0403", f"{what} has no field `{name}`", span, f"this is {what}", has)
-    return term.field(name)
-
-
-def wrt_part(cx: ElabContext, item: tuple[Term, Span], path: tuple[str, ...]) -> Term:
-    """The part of an argument that a derivative is taken with respect to. Errors: DL0403."""
-    term, span = item
-    for name in path:
-        term = record_field(cx, term, name, span)
-    return term
-
-
-def is_differentiable(term: Array) -> bool:
-    """Whether an array has a tangent; a literal becomes a float."""
-    dtype = prune_dtype(term.tensor.dtype)
-    if isinstance(dtype, DTypeVar):
-        return narrow_candidates(dtype, [c for c in dtype.candidates if c.is_float or dtype.is_complex])
-    return dtype.differentiable
-
-
-def default_result_dtypes(cx: ElabContext, result: Term) -> None:
-    """Give open element types in a result their defaults: whether it has a tangent must be known now."""
-    for leaf in leaf_types(type_of(result)):
-        default_dtype(leaf.dtype)
 
 
 # ---- Reverse mode
@@ -281,49 +138,10 @@ def apply_grad(
     return Tuple((Array(values[0]), found)) if with_value else found
 
 
-# The name of a record of several gradients.
-GRAD_RECORD = tree.Record(NO_SPAN, "grad", NO_SPAN, (), ())
-
-
 def gradient_record(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:
     """Several gradients as a record with the names of their parameters or fields; one gradient as it is."""
     type = gradient_record_type(wrt, [type_of(g) for g in grads])
     return RecordTerm(type, tuple(grads)) if len(grads) != 1 and isinstance(type, RecordType) else grads[0]
-
-
-def gradient_record_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
-    if len(types) == 1:
-        return types[0]
-    names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in wrt)
-    return RecordType(GRAD_RECORD, names, tuple(types), tangent=True)
-
-
-def emit_vjp(cx: ElabContext, traced: TracedFunction, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
-    """The `vjp` equation: the function's results, and a cotangent for each point."""
-    wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
-    attrs = {"limit": traced.memory_limit} if traced.memory_limit else {}
-    return emit_derivative(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
-
-
-def emit_derivative(
-    cx: ElabContext,
-    op: str,
-    traced: TracedFunction,
-    extra: Sequence[Value],
-    types: Sequence[object],
-    wrt: tuple[bool, ...],
-    span: Span,
-    **attrs: Any,
-) -> tuple[Values, Values]:
-    """A derivative equation. A failure inside the function is passed on to the current one."""
-    cx.builder.span = span
-    operands = tuple(map(cx.builder.capture, [*traced.points, *traced.consts, *extra]))
-    results = tuple(r.type for r in traced.graph.results)
-    all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
-    found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt, **attrs)
-    if traced.fails:
-        absorb_failure(cx, found[len(results) - 3 : len(results)], span)
-    return found[: len(results)], found[len(results) :]
 
 
 def cotangent_term(cx: ElabContext, term: Term, path: tuple[str, ...], parts: Iterator[Value]) -> Term:
@@ -332,33 +150,6 @@ def cotangent_term(cx: ElabContext, term: Term, path: tuple[str, ...], parts: It
         assert isinstance(term, RecordTerm)
         return cotangent_term(cx, term.field(path[0]), path[1:], parts)
     return tangent_term(term, parts)
-
-
-def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
-    """A term of type `D(type_of(term))` whose leaves are these values."""
-    match term:
-        case Array():
-            return Array(next(parts)) if prune_dtype(term.tensor.dtype).differentiable else UNIT_TERM
-        case Tuple():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.function_type)
-        case Closure():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
-        case SumTerm():
-            return SumTerm(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
-        case VariantTerm():
-            inside = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
-            of_variant = tangent_type(term.type)
-            assert isinstance(of_variant, VariantType)
-            return variant_of_fields(of_variant, tuple(t for n, t in inside if n in of_variant.names))
-        case RecordTerm():
-            type = tangent_type(term.type)
-            assert isinstance(type, RecordType)
-            pairs = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
-            return record_of_fields(type, tuple(t for n, t in pairs if n in type.names))
-        case KeyTerm():
-            return UNIT_TERM
-        case _:
-            return UNIT_TERM
 
 
 # ---- Forward mode
@@ -387,13 +178,3 @@ def apply_jvp(
     values, changes = emit_jvp(cx, traced, given, args.span)
     value = with_leaves(traced.result, iter(values))
     return Tuple((value, tangent_term(value, iter(changes))))
-
-
-def emit_jvp(
-    cx: ElabContext, traced: TracedFunction, tangents: Sequence[Value], span: Span, only: int | None = None
-) -> tuple[Values, Values]:
-    """The `jvp` equation: results and their tangents, with respect to all points or to the point `only`."""
-    wrt = (*[only is None or i == only for i in range(len(traced.points))], *[False] * len(traced.consts))
-    types = [r.type for r in traced.graph.results]
-    moving = [t for t in types if isinstance(t, Tensor) and prune_dtype(t.dtype).differentiable]
-    return emit_derivative(cx, "jvp", traced, tangents, moving, wrt, span)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -11,24 +11,23 @@ from difflang.elaborate.arrays.creation_and_shape import identity_matrix, shape_
 from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.grad_jvp_vjp import (
+from difflang.elaborate.derivatives.scalar_derivative import is_complex_value, trace_holomorphic
+from difflang.elaborate.derivatives.tangents import build_tangent, number_types, tags_of
+from difflang.elaborate.derivatives.traced_functions import (
     TracedFunction,
-    apply_with_one_key,
     default_result_dtypes,
     emit_jvp,
     emit_vjp,
-    gradient_record_type,
     wrt_part,
 )
-from difflang.elaborate.derivatives.scalar_derivative import is_complex_value, trace_holomorphic
-from difflang.elaborate.derivatives.tangents import number_types, tags_of
-from difflang.elaborate.derivatives.wrt import WrtPath, resolve_wrt
+from difflang.elaborate.derivatives.wrt import WrtPath, gradient_record_type, resolve_wrt
 from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
-from difflang.elaborate.reports.missing_tangents import argument_without_tangent, require_differentiable_result
+from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result
+from difflang.elaborate.reports.missing_tangents import argument_without_tangent
 from difflang.elaborate.statements.loop_iterable import LoopIterable
 from difflang.elaborate.statements.printing import suppress_prints
-from difflang.elaborate.terms import Array, Closure, SumTerm, Term, Tuple, record_of_fields, type_of, variant_of_fields
+from difflang.elaborate.terms import Array, Closure, Term, Tuple, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
@@ -36,11 +35,6 @@ from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import DerivativeCode
 from difflang.types.language_types import (
-    LangType,
-    RecordType,
-    SumType,
-    TupleType,
-    VariantType,
     leaf_types,
     show_type,
     tangent_type,
@@ -70,6 +64,19 @@ def hessian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> W
     return (
         yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, source_operator=code.operator), (gradient,)), args)
     )
+
+
+def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[Term, Value | None]]:
+    """The function's value, and the random key it used, if it draws: applying it again must use the same key."""
+    before, key, cx.root.output_suppressed = cx.root.draw_count, None, False
+    with suppress_prints(cx):
+        value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
+    drawn = cx.root.draw_count > before
+    if drawn or cx.root.output_suppressed:
+        key = cx.draw_key(args.span) if drawn else None
+        with cx.with_random_key(key):
+            value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
+    return value, key
 
 
 def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
@@ -109,8 +116,8 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
             i, j = (other, place) if by_columns else (place, other)
             blocks[i, j] = move_direction_axis(cx, block, by_columns, values[i], points[j], args)
     rows = [[blocks[i, j] for j in range(len(points))] for i in range(len(values))]
-    inner = [build_tangent(moving, iter(row), iter(tags)) for row in rows]
-    return build_tangent(tangent_type(type_of(value)), iter(inner), iter(tags_of(value)))
+    inner = [build_tangent(moving, tags, row) for row in rows]
+    return build_tangent(tangent_type(type_of(value)), tags_of(value), inner)
 
 
 def trace_with_loss_warnings(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
@@ -196,23 +203,6 @@ def with_single_result(traced: TracedFunction, place: int) -> TracedFunction:
     ends = len(results) - 3 if traced.fails else len(results)
     moving = [r for r in results[:ends] if isinstance(r.type, Tensor) and prune_dtype(r.type.dtype).differentiable]
     return replace(traced, graph=traced.graph.with_results([moving[place], *results[ends:]]))
-
-
-def build_tangent(type: LangType, parts: Iterator[Term], tags: Iterator[Value]) -> Term:
-    """A term of a tangent type with `parts` in the places of its numbers, and these tags."""
-    match type:
-        case Tensor():
-            return next(parts)
-        case TupleType():
-            return Tuple(tuple([build_tangent(t, parts, tags) for t in type.items]), type.closure)
-        case RecordType():
-            return record_of_fields(type, tuple([build_tangent(t, parts, tags) for t in type.fields]))
-        case VariantType():
-            return variant_of_fields(type, tuple([build_tangent(t, parts, tags) for t in type.fields]))
-        case SumType():
-            return SumTerm(next(tags), tuple([build_tangent(t, parts, tags) for t in type.options]))
-        case _:
-            raise AssertionError(type)
 
 
 def move_direction_axis(

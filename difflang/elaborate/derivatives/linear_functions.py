@@ -13,7 +13,6 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.application import applies, linear_argument_error, pack_arguments
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext, Session
-from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, gradient_record_type, trace_function, wrt_part
 from difflang.elaborate.derivatives.linear_lambdas import check_linear, elaborate_lambda, lambda_domain
 from difflang.elaborate.derivatives.tangents import (
     build_tangent,
@@ -24,7 +23,8 @@ from difflang.elaborate.derivatives.tangents import (
     tags_of,
     tangent_numbers_along,
 )
-from difflang.elaborate.derivatives.wrt import WrtPath
+from difflang.elaborate.derivatives.traced_functions import TracedFunction, trace_function, wrt_part
+from difflang.elaborate.derivatives.wrt import WrtPath, gradient_record_type
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
@@ -32,7 +32,7 @@ from difflang.elaborate.reports.linearity_errors import (
     not_proved_linear_error,
     unknown_variant_error,
 )
-from difflang.elaborate.reports.missing_tangents import require_differentiable_result
+from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.statements.printing import suppress_prints
 from difflang.elaborate.terms import (
@@ -125,12 +125,12 @@ def apply_map(cx: ElabContext, code: LinearMapCode, captures: tuple[Term, ...], 
         raise linear_argument_error(code.domain, given, span)
     theirs, ours, residuals = split_captures(code, [v for t in captures for v in leaves(t)])
     given = widen_to_type(cx.builder, given, code.domain)
-    numbers = tangent_numbers_along(cx, build_tangent(code.domain, theirs, numbers_of(given)), given, span)
+    numbers = tangent_numbers_along(cx, build_tangent(code.domain, theirs, map(Array, numbers_of(given))), given, span)
     cx.builder.span = span
     types = tuple([r.type for r in code.graph.results])
     owned = tuple(map(cx.builder.capture, [*residuals, *numbers]))
     results = cx.builder.append(OPS["call"], owned, types, (code.graph,), name="linear")
-    return build_tangent(code.gives, ours, results)
+    return build_tangent(code.gives, ours, map(Array, results))
     yield
 
 

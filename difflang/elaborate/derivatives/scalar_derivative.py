@@ -1,4 +1,7 @@
-"""The derivative `f'` of a function of one real number, or of one complex number where f is holomorphic."""
+"""Functions of one number: the derivative `f'`, and Taylor coefficients by `jet(f, order = k)`.
+
+A function of a complex number must be holomorphic.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,23 @@ from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_derivative, emit_jvp, trace_function
-from difflang.elaborate.derivatives.tangents import tags_of
+from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.derivatives.tangents import build_tangent, tags_of
+from difflang.elaborate.derivatives.traced_functions import TracedFunction, emit_derivative, emit_jvp, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath
-from difflang.elaborate.reports.derivative_losses import loss_labels, warn_if_lost
-from difflang.elaborate.reports.missing_tangents import require_differentiable_result
-from difflang.elaborate.terms import Array, Closure, Term, leaves
+from difflang.elaborate.expressions.primary_expressions import stack_arrays
+from difflang.elaborate.reports.derivative_losses import warn_if_lost
+from difflang.elaborate.reports.loss_messages import loss_labels
+from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result
+from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of, with_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
+from difflang.syntax import tree
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.function_code import PRIME
-from difflang.types.type_errors import make_error
+from difflang.types.function_code import PRIME, DerivativeCode
+from difflang.types.language_types import tangent_type
+from difflang.types.type_errors import DeferCheck, make_error
 
 # From this order on, derivatives are taken from the Taylor series: its cost grows with the square of the order, that of
 # nested tangents doubles with each prime.
@@ -129,3 +136,46 @@ def check_holomorphic(cx: ElabContext, traced: TracedFunction, span: Span) -> No
                 "direction of steepest ascent"
             ),
         )
+
+
+# ---- Taylor coefficients
+
+
+def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
+    """The `k` of `jet(f, order = k)`. Errors: DL0319 if it is missing, DL0405 if it is too high."""
+    given = [a.value for a in e.args if a.name == "order"]
+    if len(given) != 1:
+        raise cx.error("DL0319", "`jet` needs an `order`", e.span, "", "usage: `jet(f, order = 4)(x)`")
+    order = cx.static((yield elaborate(cx, given[0])), given[0].span, "`order`")
+    if not isinstance(order, int):
+        raise DeferCheck
+    if not 0 <= order <= HIGHEST_ORDER:
+        limits = f"the order is from 0 to {HIGHEST_ORDER}"
+        raise cx.error("DL0405", f"`jet` has no order {order}", given[0].span, limits)
+    return order
+
+
+def taylor_coefficients(
+    cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]
+) -> Walk[Term]:
+    """The coefficients along a new first axis, for each array of the result."""
+    traced = yield trace_scalar_function(cx, f, args, wrt, "`jet` takes a function of one number")
+    yield require_differentiable_result(cx, "jet", f, traced, args, wrt)
+    warn_if_lost(cx, f, traced, args, wrt)
+    one = unit_tangent(cx, traced, args.span)
+    places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and has_tangent(r.type)]
+    moving = [traced.graph.results[i].type for i in places]
+    mask = (True, *(False for _ in traced.consts))
+    values, rest = emit_derivative(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
+    # The op returns order by order; regroup by result.
+    columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
+    tags = tags_of(with_leaves(traced.result, iter(values)))
+    return build_tangent(tangent_type(type_of(traced.result)), tags, [stack_coefficients(cx, args, c) for c in columns])
+
+
+def has_tangent(type: Tensor) -> bool:
+    return prune_dtype(type.dtype).differentiable
+
+
+def stack_coefficients(cx: ElabContext, args: CallArgs, column: list[Value]) -> Array:
+    return stack_arrays(cx, args.span, [Array(v) for v in column], tuple([args.span for _ in column]), 0)

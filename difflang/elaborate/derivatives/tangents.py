@@ -5,26 +5,39 @@ A tangent has the same tags as its primal value, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.patterns.sum_types import check_same_option
 from difflang.elaborate.terms import (
+    UNIT_TERM,
+    Array,
     Closure,
+    KeyTerm,
     RecordTerm,
     SumTerm,
     Term,
     Tuple,
     VariantTerm,
     child_terms,
+    closure_type,
     leaves,
-    term_from_leaves,
+    record_of_fields,
+    variant_of_fields,
 )
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.language_types import LangType, leaf_types
+from difflang.types.language_types import (
+    LangType,
+    RecordType,
+    SumType,
+    TupleType,
+    VariantType,
+    leaf_types,
+    tangent_type,
+)
 
 
 def tags_of(term: Term) -> list[Value]:
@@ -54,10 +67,26 @@ def numbers_of(tangent: Term) -> list[Value]:
     return [v for v in leaves(tangent) if isinstance(v.type, Tensor) and is_tangent_number(v.type)]
 
 
-def build_tangent(type: LangType, tags: Sequence[Value], numbers: Iterable[Value]) -> Term:
-    """The tangent of a type with these tags and numbers."""
-    tag, number = iter(tags), iter(numbers)
-    return term_from_leaves(type, [next(number if is_tangent_number(t) else tag) for t in leaf_types(type)])
+def build_tangent(type: LangType, tags: Iterable[Value], parts: Iterable[Term]) -> Term:
+    """A term of a tangent type with these tags, and `parts` in the places of its numbers."""
+    tag, part = iter(tags), iter(parts)
+
+    def build(type: LangType) -> Term:
+        match type:
+            case Tensor():
+                return next(part)
+            case TupleType():
+                return Tuple(tuple(map(build, type.items)), type.closure)
+            case RecordType():
+                return record_of_fields(type, tuple(map(build, type.fields)))
+            case VariantType():
+                return variant_of_fields(type, tuple(map(build, type.fields)))
+            case SumType():
+                return SumTerm(next(tag), tuple(map(build, type.options)))
+            case _:
+                raise AssertionError(type)
+
+    return build(type)
 
 
 def tangent_numbers_along(
@@ -90,3 +119,30 @@ def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: 
         return None
     here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))
     return here if there is None else cx.emit("logical_and", span, there, here)
+
+
+def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
+    """A term of type `D(type_of(term))` whose leaves are these values."""
+    match term:
+        case Array():
+            return Array(next(parts)) if prune_dtype(term.tensor.dtype).differentiable else UNIT_TERM
+        case Tuple():
+            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.function_type)
+        case Closure():
+            return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
+        case SumTerm():
+            return SumTerm(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
+        case VariantTerm():
+            inside = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
+            of_variant = tangent_type(term.type)
+            assert isinstance(of_variant, VariantType)
+            return variant_of_fields(of_variant, tuple(t for n, t in inside if n in of_variant.names))
+        case RecordTerm():
+            type = tangent_type(term.type)
+            assert isinstance(type, RecordType)
+            pairs = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
+            return record_of_fields(type, tuple(t for n, t in pairs if n in type.names))
+        case KeyTerm():
+            return UNIT_TERM
+        case _:
+            return UNIT_TERM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.base.source import Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.calls.signatures import default_value
 from difflang.elaborate.context import ElabContext
@@ -12,6 +12,7 @@ from difflang.elaborate.terms import Closure, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
+from difflang.types.language_types import LangType, RecordType
 from difflang.types.module_scope import ModuleScope
 
 WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
@@ -100,3 +101,14 @@ def check_distinct(cx: ElabContext, wrt: Sequence[Wrt], places: Sequence[WrtPath
                     "",
                     "differentiate with respect to the whole records, or take them one at a time",
                 )
+
+
+# The name of a record of several gradients.
+GRAD_RECORD = tree.Record(NO_SPAN, "grad", NO_SPAN, (), ())
+
+
+def gradient_record_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
+    if len(types) == 1:
+        return types[0]
+    names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in wrt)
+    return RecordType(GRAD_RECORD, names, tuple(types), tangent=True)

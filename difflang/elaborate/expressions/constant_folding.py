@@ -9,11 +9,12 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.terms import Array, StaticNumber
+from difflang.elaborate.terms import Array
 from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.types.dtype_variables import DTypeVar, is_known_float, prune_dtype
+from difflang.types.module_scope import StaticNumber
 from difflang.types.type_errors import check_literal_range
 
 # Constant folding of integers and sizes.

@@ -31,7 +31,6 @@ from difflang.elaborate.terms import (
     InterpolatedValue,
     PoisonTerm,
     RecordTerm,
-    StaticNumber,
     SumTerm,
     Term,
     TextTerm,
@@ -57,6 +56,7 @@ from difflang.types.function_code import (
 )
 from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import float_literal, imaginary_literal
+from difflang.types.module_scope import StaticNumber
 from difflang.types.text_templates import check_format
 from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,10 +12,14 @@ from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.traced_functions import TracedFunction
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.loss_messages import (
+    MAX_LABELS,
     differentiable_substitute,
     draw_warning,
+    in_user_code,
+    loss_labels,
     loss_reason,
     rounding_warning,
 )
@@ -26,50 +29,7 @@ from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import AscribedCode, BuiltinCode, DerivativeCode, FnCode, LambdaCode
 from difflang.types.language_types import leaf_types
 
-if TYPE_CHECKING:
-    from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction
-
 Losses = Mapping[DependencyStep, PartialLoss]
-MAX_LABELS = 3  # the number of lost paths in a report
-
-# ---- Steps as labels
-
-
-def loss_labels(
-    cx: ElabContext,
-    steps: Sequence[DependencyStep],
-    derivative_span: Span,
-    reason: Callable[[Eqn], str],
-    name: str = "",
-) -> list[Label]:
-    """Labels at the steps that lose a derivative and the calls that lead there; for one step, its path from `name`."""
-    found: dict[Span, str] = {}
-    for step in steps[:MAX_LABELS]:
-        way = [eqn for eqn in step.path if in_user_code(cx, eqn.span)]
-        if not way:
-            continue
-        place = way[-1].span
-        found[place] = reason(step.path[-1])
-        before = [eqn for eqn in way[:-1] if are_disjoint(eqn.span, place) and eqn.span != derivative_span]
-        for eqn in [eqn for eqn in before if eqn.regions][-MAX_LABELS:]:
-            found.setdefault(eqn.span, "through this call")
-        for eqn in [eqn for eqn in before if not eqn.regions][-MAX_LABELS:] if name and len(steps) == 1 else ():
-            if all(are_disjoint(eqn.span, other) for other in found):
-                found[eqn.span] = loss_reason(eqn) if eqn.op.inactive else f"depends on `{name}`"
-    return [Label(span, text) for span, text in found.items()]
-
-
-def in_user_code(cx: ElabContext, span: Span) -> bool:
-    """Whether a span is in the program, not in the prelude."""
-    prelude = cx.module.prelude
-    return bool(span.text) and prelude is not None and span.source is not prelude.source
-
-
-def are_disjoint(a: Span, b: Span) -> bool:
-    return a.source is not b.source or a.end <= b.start or b.end <= a.start
-
-
-# ---- The warnings
 
 
 class WrtPart(Struct, frozen=True):

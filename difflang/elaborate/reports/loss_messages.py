@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from difflang.analysis.zero_derivatives import DependencyStep
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
+from difflang.elaborate.context import ElabContext
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
 
 MAX_QUOTED = 40  # the length of an expression that a help quotes
+
+
+MAX_LABELS = 3  # the number of lost paths in a report
 
 
 def loss_reason(eqn: Eqn) -> str:
@@ -35,6 +42,40 @@ def differentiable_substitute(eqn: Eqn) -> str:
             return f"`y + stop({eqn.op.name}(y) - y)` has its value, and the derivative of y"
         case _:
             return "use a smooth step instead: `sigmoid((a - b) / width)` for `a > b`, `tanh(x / width)` for `sign(x)`"
+
+
+def loss_labels(
+    cx: ElabContext,
+    steps: Sequence[DependencyStep],
+    derivative_span: Span,
+    reason: Callable[[Eqn], str],
+    name: str = "",
+) -> list[Label]:
+    """Labels at the steps that lose a derivative and the calls that lead there; for one step, its path from `name`."""
+    found: dict[Span, str] = {}
+    for step in steps[:MAX_LABELS]:
+        way = [eqn for eqn in step.path if in_user_code(cx, eqn.span)]
+        if not way:
+            continue
+        place = way[-1].span
+        found[place] = reason(step.path[-1])
+        before = [eqn for eqn in way[:-1] if are_disjoint(eqn.span, place) and eqn.span != derivative_span]
+        for eqn in [eqn for eqn in before if eqn.regions][-MAX_LABELS:]:
+            found.setdefault(eqn.span, "through this call")
+        for eqn in [eqn for eqn in before if not eqn.regions][-MAX_LABELS:] if name and len(steps) == 1 else ():
+            if all(are_disjoint(eqn.span, other) for other in found):
+                found[eqn.span] = loss_reason(eqn) if eqn.op.inactive else f"depends on `{name}`"
+    return [Label(span, text) for span, text in found.items()]
+
+
+def in_user_code(cx: ElabContext, span: Span) -> bool:
+    """Whether a span is in the program, not in the prelude."""
+    prelude = cx.module.prelude
+    return bool(span.text) and prelude is not None and span.source is not prelude.source
+
+
+def are_disjoint(a: Span, b: Span) -> bool:
+    return a.source is not b.source or a.end <= b.start or b.end <= a.start
 
 
 def rounding_warning(site: Eqn, lost: Eqn, names: str, taken: Span) -> Diagnostic:

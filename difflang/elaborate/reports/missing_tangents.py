@@ -1,4 +1,4 @@
-"""Reports of derivatives that do not exist: an argument or a result has no tangent."""
+"""Reports of derivatives with respect to arguments without a tangent."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
-from difflang.elaborate.context import AlreadyReported, ElabContext
-from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath
-from difflang.elaborate.reports.derivative_losses import MAX_LABELS, loss_labels
-from difflang.elaborate.reports.loss_messages import differentiable_substitute, loss_reason
-from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
-from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.reports.loss_messages import MAX_LABELS
+from difflang.elaborate.terms import Closure, Term, type_of
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import FnCode, LambdaCode
 from difflang.types.language_types import LangType, RecordType, leaf_types, show_type
-from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.type_errors import make_error
 
 
 class MissingTangentError(DifflangError):
@@ -89,79 +84,3 @@ def declared_type_labels(f: Term, position: int) -> list[tuple[Span, str]]:
     params = f.code.decl.params if isinstance(f, Closure) and isinstance(f.code, (FnCode, LambdaCode)) else ()
     written = params[position].type if position < len(params) else None
     return [(written.span, "declared here")] if written is not None else []
-
-
-def result_label(f: Term) -> list[tuple[Span, str]]:
-    """A label at the declared result type of a function."""
-    declared = f.code.decl.result if isinstance(f, Closure) and isinstance(f.code, FnCode) else None
-    return [(declared.span, "declared here")] if declared is not None else []
-
-
-def require_real_result(
-    cx: ElabContext, operator: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
-) -> Walk[None]:
-    """Errors: DL0402 for a gradient of a result that is not a real scalar, with the steps that lost the derivative."""
-    result = traced.result
-    if isinstance(result, Array) and not result.tensor.shape and prune_dtype(result.tensor.dtype).is_float:
-        return
-    message = f"`{operator}` takes a function whose result is a real number"
-    if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
-        way = "take `real` or `abs` of the result; `deriv` gives the complex derivative of a holomorphic function"
-    elif result_has_tangent(result):
-        way = "take a `sum` of the result" + ", or use `jacobian` or `vjp`" * (operator != "hessian")
-    else:
-        way = "return a float: an integer or a bool has no derivative"
-    raise (yield refused_derivative(cx, message, way, f, traced, args, wrt))
-
-
-def require_differentiable_result(
-    cx: ElabContext, operator: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
-) -> Walk[None]:
-    """Errors: DL0402 for a result in which nothing has a tangent, with the steps that lost the derivative."""
-    if not result_has_tangent(traced.result):
-        what = show_type(type_of(traced.result))
-        message = f"{what} has no derivative: `{operator}` takes functions that return floats"
-        raise (yield refused_derivative(cx, message, "return a float as well", f, traced, args, wrt))
-
-
-def result_has_tangent(result: Term) -> bool:
-    return any(prune_dtype(t.dtype).differentiable for t in leaf_types(type_of(result)))
-
-
-def refused_derivative(
-    cx: ElabContext, message: str, way: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
-) -> Walk[DifflangError]:
-    labels = [Label(args.span, f"this one returns {show_type(type_of(traced.result))}")]
-    labels += [Label(span, text) for span, text in result_label(f)]
-    if not result_has_tangent(traced.result):
-        names = parameter_names(f)
-        position = wrt[0][0]
-        name = names[position] if position < len(names) and names[position] else "the argument"
-        steps = yield losing_steps(cx, f, traced, args, wrt)
-        labels += loss_labels(cx, steps, args.span, loss_reason, name)
-        way = differentiable_substitute(steps[0].path[-1]) if steps else way
-    return DifflangError(Diagnostic("DL0402", message, tuple(labels), (way,)))
-
-
-def losing_steps(
-    cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
-) -> Walk[list[DependencyStep]]:
-    """The steps that lose the derivative. While a definition is checked, called functions are elaborated for this."""
-    session = cx.session
-    if cx.root.definition_only and not cx.root.follows_calls:
-        reported, errors = len(session.diagnostics), session.errors
-        # The definition's graph has placeholders for calls: trace again, with their bodies.
-        cx.root.follows_calls = True
-        try:
-            traced = yield trace_function(cx, f, args, wrt)
-        # This only improves a report: any trouble means no extra labels.
-        except (DifflangError, AlreadyReported, DeferCheck, RecursionError):
-            return []
-        finally:
-            cx.root.follows_calls = False
-            del session.diagnostics[reported:]
-            session.errors = errors
-    found = find_dropped_derivatives(traced.graph, (1 << len(traced.points)) - 1, include_zero=False)[
-        : len(leaves(traced.result))
-    ]
-    return list(dict.fromkeys(step for lost in found for step in lost))
