@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  registers the ops
-from difflang.elaborate import specialization
 from difflang.elaborate.arrays import (
     complex_numbers,
     convolution_pooling,
@@ -16,15 +15,22 @@ from difflang.elaborate.arrays import (
     reductions,
     roll_tile_and_triangles,
 )
-from difflang.elaborate.calls import builtin_functions, call_expressions, constructors, extern_calls, vmap
+from difflang.elaborate.calls import (
+    builtin_functions,
+    call_expressions,
+    constructors,
+    extern_calls,
+    function_calls,
+    vmap,
+)
 from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions, linear_lambdas
 from difflang.elaborate.expressions import comprehensions, operators, primary_expressions
 from difflang.elaborate.patterns import match_expressions
 from difflang.elaborate.statements import basic_statements, branches, checkpoint_blocks, loops, printing
 
 REGISTERING = (
-    basic_statements, branches, builtin_functions, call_expressions, checkpoint_blocks, complex_numbers, comprehensions,
-    constructors, convolution_pooling, creation_and_shape, extern_calls, fft, grad_jvp_vjp, indexing, linear_algebra,
-    linear_functions, linear_lambdas, loops, match_expressions, operators, primary_expressions, printing, random_draws,
-    reduce_and_scan, reductions, roll_tile_and_triangles, specialization, vmap,
+    basic_statements, branches, builtin_functions, call_expressions, checkpoint_blocks, complex_numbers,
+    comprehensions, constructors, convolution_pooling, creation_and_shape, extern_calls, fft, function_calls,
+    grad_jvp_vjp, indexing, linear_algebra, linear_functions, linear_lambdas, loops, match_expressions, operators,
+    primary_expressions, printing, random_draws, reduce_and_scan, reductions, roll_tile_and_triangles, vmap,
 )  # fmt: skip

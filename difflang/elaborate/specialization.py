@@ -8,38 +8,21 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
-from difflang.elaborate.calls import extern_calls, recursion
-from difflang.elaborate.calls.application import applies, placeholder_term
-from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.signatures import (
-    constrain_function,
-    default_value,
-    has_open_names,
-    has_static_sizes,
-    is_dim,
-    match_arguments,
-    match_parameters,
-    signature_annotations,
-    size_and_value_error,
-)
+from difflang.elaborate.calls import recursion
+from difflang.elaborate.calls.application import placeholder_term
+from difflang.elaborate.calls.signatures import constrain_function, is_dim, size_and_value_error
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
-from difflang.elaborate.derivatives.linear_lambdas import infer_sizes_from_bodies, prove_linear_arguments
+from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dtypes
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
 from difflang.elaborate.expressions.names import bind_host_constants
-from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.all_unknown_names import unknown_names_in
 from difflang.elaborate.reports.size_claims import warn_unproved_sizes, with_differing_sizes
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.scope import BlockScope
-from difflang.elaborate.statements.decorators import (
-    apply_decorators,
-    apply_memory_limit,
-    contains_loop,
-    warn_unused_checkpoint,
-)
+from difflang.elaborate.statements.decorators import apply_decorators, contains_loop, warn_unused_checkpoint
 from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.statements.printing import BOOL_SCALAR, no_failure_so_far, silence_if_suppressed
 from difflang.elaborate.terms import (
@@ -64,16 +47,14 @@ from difflang.syntax.tree_queries import all_nodes, body_value
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar
 from difflang.types.function_code import FnCode
-from difflang.types.language_types import FnType, LangType, leaf_types, prune_type
+from difflang.types.language_types import LangType, leaf_types, prune_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.size_expressions import refuse_unbound_sizes
-from difflang.types.type_errors import DeferCheck, declared_type_error, make_error, nesting_error, unbound_yield_error
+from difflang.types.type_errors import DeferCheck, declared_type_error, nesting_error, unbound_yield_error
 from difflang.types.unify import Unifier
 
 # Passes over a recursive group until its result types are stable. A few are enough in practice.
 MAX_PASSES = 50
-
-# ---- Declared functions
 
 
 def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
@@ -93,87 +74,6 @@ def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
     return terms
 
 
-@applies(FnCode)
-def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
-    """A call: match the arguments, then call the instance for their types and sizes."""
-    decl = code.decl
-    if decl.host:
-        if cx.host is None:
-            raise make_error(
-                "DL0322",
-                f"`{decl.name}` is a host function: a compiled function cannot call it",
-                (args.span, ""),
-                (decl.name_span, "declared with `host fn`"),
-                help="call it at the top level, and pass its result as an argument",
-            )
-        return (yield cx.host.call(cx, code, args))
-    # Defaults are evaluated at each call, in the module of the declaration.
-    defaults = {p.name: p.default for p in decl.params if p.default is not None}
-    given = match_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
-    for name, default in defaults.items():
-        if name not in given:
-            given[name] = ((yield default_value(cx, code, default)), default.span)
-    annotations = signature_annotations(cx, code, captures)
-    terms = match_parameters(cx, decl, given, annotations)
-    yield infer_sizes_from_bodies(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
-    yield prove_linear_arguments(cx, list(terms.values()))
-
-    def call_with(terms: dict[str, Term]) -> Walk[Term]:
-        return call_specialized(cx, code, captures, terms, annotations, args.span)
-
-    if cx.root.definition_only and cx.host is not None and has_static_sizes(annotations, captures, terms):
-        # While host code is checked, a call with static sizes is specialized as it will be when it runs.
-        cx.root.definition_only = False
-        try:
-            return (yield retry_with_host_sizes(cx, terms, call_with))
-        finally:
-            cx.root.definition_only = True
-    declared = None if isinstance(decl.result, tree.TypeFn) or has_open_names(decl) else decl.result
-    if cx.root.definition_only and not cx.root.follows_calls and declared is not None:
-        result = annotations.type(declared)
-        if not isinstance(result, FnType):
-            cx.root.calls.add(decl)
-            apply_memory_limit(cx, decl.attributes)
-            return placeholder_term(cx, result)
-    return (yield retry_with_host_sizes(cx, terms, call_with))
-
-
-def call_specialized(
-    cx: ElabContext,
-    code: FnCode,
-    captures: tuple[Term, ...],
-    terms: dict[str, Term],
-    annotations: AnnotationResolver,
-    span: Span,
-) -> Walk[Term]:
-    """Call the instance for these types and sizes, by its derivative rule if it has one."""
-    from difflang.elaborate.derivatives import custom_rules
-
-    decl = code.decl
-    terms = recursion.widen_variant_arguments(cx, code, captures, terms, annotations)
-    given = [*captures, *terms.values()]
-    making = cx.session.in_progress.find(instance_key(cx, code, captures, terms, annotations))
-    if making is not None and not cx.root.definition_only:
-        return recursion.open_recursive_call(cx, making, given, annotations, span)
-    if cx.root.definition_only and any(
-        m.code.decl is code.decl and m.is_definition for m in cx.session.in_progress.stack
-    ):
-        return placeholder_term(cx, recursion.declared_result_type(cx, code, annotations, span))
-    rule = custom_rules.rule_of(code)
-    if rule is not None and (not cx.root.definition_only or cx.root.follows_calls):
-        return (yield custom_rules.call_with_rule(cx, code, rule, terms, annotations, span))
-    if isinstance(decl.body, tree.Foreign):
-        return extern_calls.call_extern(cx, decl, code.module, terms, annotations, span)
-    instance = yield instantiate(cx, code, captures, terms, annotations, span)
-    # Elaborating the instance may have found that its group is to be generalized.
-    if recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms:
-        return (yield call_specialized(cx, code, captures, terms, annotations, span))
-    making = cx.session.in_progress.incomplete_for(instance)
-    if making is not None:
-        return recursion.open_recursive_call(cx, making, given, annotations, span)
-    return emit_call(cx, code, instance, given, span)
-
-
 def instantiate(
     cx: ElabContext,
     code: FnCode,
@@ -183,8 +83,6 @@ def instantiate(
     span: Span,
 ) -> Walk[FunctionInstance]:
     """The function specialized to these types, sizes and static values: cached, or elaborated."""
-    from difflang.elaborate.calls.recursion import complete_function, undecided_text_error
-
     session = cx.session
     if session.checked_definitions.get(code.decl) is False:
         raise AlreadyReported  # its definition was reported
@@ -203,9 +101,9 @@ def instantiate(
         making = session.in_progress.begin(key, code, span, definition=cx.root.definition_only)
         try:
             made: FunctionInstance = yield build_instance(cx, code, captures, terms, annotations, types, span)
-            instance = complete_function(session, making, made)
+            instance = recursion.complete_function(session, making, made)
         except DeferCheck:
-            if not cx.root.definition_only and (error := undecided_text_error(cx, making, span)) is not None:
+            if not cx.root.definition_only and (error := recursion.undecided_text_error(cx, making, span)) is not None:
                 raise error from None
             raise
         finally:

@@ -7,27 +7,13 @@ from typing import Any
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import applies
-from difflang.elaborate.calls.builtin_registry import (
-    BUILTINS,
-    BuiltinArgs,
-    builtin,
-    register_builtin,
-)
+from difflang.elaborate.calls.builtin_registry import BUILTINS, BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.vmap import map_first_axes
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
-from difflang.elaborate.terms import (
-    Array,
-    Closure,
-    OpaqueTerm,
-    Term,
-    ZipTerm,
-    leaves,
-    term_from_leaves,
-    type_of,
-)
+from difflang.elaborate.terms import Array, Closure, OpaqueTerm, Term, ZipTerm, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, F32, REAL_DTYPE_OF, DType, Tensor

@@ -19,19 +19,10 @@ from difflang.elaborate.expressions.comprehensions import reduction_argument
 from difflang.elaborate.expressions.names import module_named_by
 from difflang.elaborate.expressions.primary_expressions import select_field as field_of
 from difflang.elaborate.reports.name_errors import derivative_of_call_help, transform_argument_help
-from difflang.elaborate.terms import (
-    Closure,
-    RecordTerm,
-    Term,
-)
+from difflang.elaborate.terms import Closure, RecordTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
-from difflang.types.function_code import (
-    PRIME,
-    DerivativeCode,
-    VmapCode,
-    Wrt,
-)
+from difflang.types.function_code import PRIME, DerivativeCode, VmapCode, Wrt
 
 # ---- Call expressions
 

@@ -15,9 +15,9 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import FAILURE_TYPES, AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives import implicit_differentiation, inverse_rules, linear_solve_rules
+from difflang.elaborate.derivatives.rule_parameters import RULE_KINDS, bind_parameters, check_same_parameters
 from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of, tangent_numbers_along
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
@@ -50,7 +50,6 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.symbolic_dims import Dim
 from difflang.ops.ad_interface import unread_params, zeros
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import body_value
@@ -69,10 +68,8 @@ from difflang.types.language_types import (
     tangent_type,
 )
 from difflang.types.module_scope import GlobalName, ModuleScope
-from difflang.types.type_errors import DeferCheck, declared_type_error, make_error
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
-
-RULE_KINDS = ("implicit", "linear_solve", "inverse")
 
 
 class RuleGraphs(Struct, frozen=True, eq=False):
@@ -272,53 +269,6 @@ def rule_value_and_tangent(
         raise make_error("DL1104", message, (body_value(rule.body).span, f"this returns {show_type(type_of(change))}"))
     numbers = tangent_numbers_along(cx, value, widen_to_type(cx.builder, change, wanted), body_value(rule.body).span)
     return value, numbers, params
-
-
-def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
-    """Check that a rule has the parameters of its function, under the same names. Errors: DL1104.
-
-    A rule by inverse may have none. Repeated names and unknown kinds of rules were reported before.
-    """
-    if rule.by is not None and rule.by not in RULE_KINDS:
-        raise AlreadyReported
-    if rule.by == "inverse" and not rule.params:
-        return
-    names = [p.name for p in code.decl.params]
-    way = f"write `rule {code}({', '.join(names)})`"
-    if len(rule.params) != len(names):
-        raise make_error(
-            "DL1104",
-            f"the rule of `{code}` must have the same number of parameters as `{code}`",
-            (rule.name_span, f"{len(rule.params)} here"),
-            (code.decl.name_span, f"it takes {', '.join(names) or 'none'}"),
-            help=way,
-        )
-    if len({p.name for p in rule.params}) < len(names):
-        raise AlreadyReported
-    for mine, theirs in zip(rule.params, code.decl.params, strict=True):
-        if mine.name != theirs.name:
-            raise make_error(
-                "DL1104",
-                f"the parameters of a rule must have the names of those of `{code}`",
-                (mine.span, f"`{code}` names this one `{theirs.name}`"),
-                (theirs.span, ""),
-                help=way,
-            )
-
-
-def bind_parameters(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
-    """Bind the function's parameters for the rule. Errors: DL1104 if they differ."""
-    check_same_parameters(code, rule)
-    for mine, theirs in zip(rule.params, code.decl.params, strict=bool(rule.params)):
-        size = cx.annotations.bound.get(theirs.name)
-        term = size if is_dim(theirs.type) and isinstance(size, Dim) else arguments.get(theirs.name)
-        assert term is not None
-        if mine.type is not None and not isinstance(term, Dim) and not cx.annotations.match(mine.type, type_of(term)):
-            raise declared_type_error(mine.type, type_of(term), mine.span, f"the parameter `{mine.name}`")
-        cx.scope.bind(mine.name, term, span=mine.span)
-    for name, size in cx.annotations.bound.items():
-        if isinstance(size, Dim) and cx.scope.find(name) is None:
-            cx.scope.bind(name, size)
 
 
 def evaluate_rule(

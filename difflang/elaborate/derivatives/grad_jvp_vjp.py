@@ -28,15 +28,7 @@ from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
 from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result, require_real_result
 from difflang.elaborate.reports.missing_tangents import MissingTangentError
-from difflang.elaborate.terms import (
-    Array,
-    Closure,
-    RecordTerm,
-    Term,
-    Tuple,
-    type_of,
-    with_leaves,
-)
+from difflang.elaborate.terms import Array, Closure, RecordTerm, Term, Tuple, type_of, with_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt

@@ -14,6 +14,7 @@ from difflang.elaborate.calls.application import apply, placeholder_term
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.rule_parameters import dim_argument
 from difflang.elaborate.derivatives.tangents import tags_of
 from difflang.elaborate.expressions.names import closure_values, generic_bindings
 from difflang.elaborate.reports.linearity_errors import unknown_variant_error
@@ -87,11 +88,6 @@ def rule_equation(rule: tree.Rule) -> tree.Lambda:
         return body
     message = "a rule by implicit needs an equation: a lambda of the unknown that is zero at the solution"
     raise make_error("DL1104", message, (body.span, ""), help=f"`rule {rule.name}(…) by implicit |x| f(x)`")
-
-
-def dim_argument(cx: ElabContext, param: tree.Param, span: Span) -> Term:
-    size = cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
-    return cx.integer_array(size, span)
 
 
 def equation_closure(cx: ElabContext, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -> tuple[Closure, int]:

@@ -18,7 +18,7 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
-from difflang.elaborate.derivatives.implicit_differentiation import dim_argument
+from difflang.elaborate.derivatives.rule_parameters import bind_parameters, dim_argument
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance
 from difflang.elaborate.runtime_checks import no_failure_value
@@ -172,8 +172,6 @@ def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dic
 
     Errors: DL1104 if it draws, or if its result or the function's does not have the type of the state.
     """
-    from difflang.elaborate.derivatives.custom_rules import bind_parameters
-
     bind_parameters(cx, code, rule, arguments)
     state, span = inverse_state_params(code, rule), rule.body.span
     taken = [arguments[name] for name in state]

@@ -34,11 +34,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import DerivativeCode
-from difflang.types.language_types import (
-    leaf_types,
-    show_type,
-    tangent_type,
-)
+from difflang.types.language_types import leaf_types, show_type, tangent_type
 from difflang.types.unify import narrow_candidates
 
 

@@ -28,10 +28,7 @@ from difflang.elaborate.derivatives.wrt import WrtPath, gradient_record_type
 from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.derivative_losses import warn_if_lost
-from difflang.elaborate.reports.linearity_errors import (
-    not_proved_linear_error,
-    unknown_variant_error,
-)
+from difflang.elaborate.reports.linearity_errors import not_proved_linear_error, unknown_variant_error
 from difflang.elaborate.reports.missing_result_tangents import require_differentiable_result
 from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.statements.printing import suppress_prints

@@ -16,12 +16,7 @@ from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
 from difflang.elaborate.statements.iterables import as_iterable
 from difflang.elaborate.statements.loop_iterable import LoopIterable
-from difflang.elaborate.terms import (
-    Array,
-    Closure,
-    RangeTerm,
-    Term,
-)
+from difflang.elaborate.terms import Array, Closure, RangeTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value

@@ -6,26 +6,15 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array
-from difflang.elaborate.expressions.constant_folding import (
-    division_by_zero,
-    emit_folded,
-)
+from difflang.elaborate.expressions.constant_folding import division_by_zero, emit_folded
 from difflang.elaborate.expressions.elementwise import COMPARISONS, elementwise
 from difflang.elaborate.reports.op_messages import quote_source
-from difflang.elaborate.reports.operand_mismatches import (
-    declaration_labels,
-    dtype_mismatch_error,
-    quote_or_this,
-)
+from difflang.elaborate.reports.operand_mismatches import declaration_labels, dtype_mismatch_error, quote_or_this
 from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
 from difflang.elaborate.statements.printing import static_text
 from difflang.elaborate.statements.regions import assigned_variables
-from difflang.elaborate.terms import (
-    Array,
-    Term,
-    TextTerm,
-)
+from difflang.elaborate.terms import Array, Term, TextTerm
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly

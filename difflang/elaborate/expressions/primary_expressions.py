@@ -51,9 +51,7 @@ from difflang.types.dtype_variables import (
     literal_dtype,
     prune_dtype,
 )
-from difflang.types.function_code import (
-    LambdaCode,
-)
+from difflang.types.function_code import LambdaCode
 from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import float_literal, imaginary_literal
 from difflang.types.module_scope import StaticNumber

@@ -9,11 +9,7 @@ from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, 
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
-from difflang.elaborate.statements.loop_iterable import (
-    LoopIterable,
-    sum_array_iterable,
-    zip_iterables,
-)
+from difflang.elaborate.statements.loop_iterable import LoopIterable, sum_array_iterable, zip_iterables
 from difflang.elaborate.terms import (
     Array,
     HistoryTerm,
