@@ -20,8 +20,7 @@ from difflang.base.source import Source, Span
 from difflang.base.source_files import read_source
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_declarations import declare_module
-from difflang.elaborate.reports.foreign_names import PACKAGE_NAMES
-from difflang.elaborate.reports.name_errors import is_language_name
+from difflang.elaborate.reports.name_errors import PACKAGE_NAMES, is_language_name
 from difflang.syntax import tree
 from difflang.syntax.library_trees import parse_library
 from difflang.types.module_name_errors import access_error

@@ -10,9 +10,9 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, 
 from difflang.base.source import Span
 from difflang.elaborate.calls import recursion
 from difflang.elaborate.calls.application import placeholder_term
+from difflang.elaborate.calls.lambdas import prove_linear_arguments
 from difflang.elaborate.calls.signatures import constrain_function, is_dim, size_and_value_error
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
-from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dtypes
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
 from difflang.elaborate.expressions.names import bind_host_constants

@@ -22,8 +22,7 @@ import pytest
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Source, Span
 from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
-from difflang.elaborate.reports.foreign_names import SUBSTITUTES
-from difflang.elaborate.reports.name_errors import CONSTANTS
+from difflang.elaborate.reports.name_errors import CONSTANTS, SUBSTITUTES
 from difflang.execution.engine import Engine
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.types.module_name_errors import OTHER_NAMES

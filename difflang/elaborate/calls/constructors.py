@@ -8,9 +8,9 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.lambdas import prove_linear_arguments
 from difflang.elaborate.calls.signatures import constrain_function, match_arguments
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.terms import RecordTerm, Term, Tuple, VariantTerm, leaves, type_of
 from difflang.elaborate.trampoline import Walk

@@ -6,6 +6,7 @@ from difflang.base.source import Span
 from difflang.elaborate.calls import extern_calls, recursion
 from difflang.elaborate.calls.application import applies, placeholder_term
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.lambdas import infer_sizes_from_bodies, prove_linear_arguments
 from difflang.elaborate.calls.signatures import (
     default_value,
     has_open_names,
@@ -16,7 +17,6 @@ from difflang.elaborate.calls.signatures import (
 )
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.custom_rules import call_with_rule, rule_of
-from difflang.elaborate.derivatives.linear_lambdas import infer_sizes_from_bodies, prove_linear_arguments
 from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import instance_key
 from difflang.elaborate.specialization import emit_call, instantiate

@@ -12,8 +12,8 @@ from typing import TypeVar
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import applies, linear_argument_error, pack_arguments
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.lambdas import check_linear, elaborate_lambda, lambda_domain
 from difflang.elaborate.context import ElabContext, Session
-from difflang.elaborate.derivatives.linear_lambdas import check_linear, elaborate_lambda, lambda_domain
 from difflang.elaborate.derivatives.tangents import (
     build_tangent,
     is_tangent_number,

@@ -11,7 +11,6 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import with_article
-from difflang.elaborate.arrays.index_bounds import propagate_bounds
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.expressions.constant_folding import (
@@ -20,6 +19,7 @@ from difflang.elaborate.expressions.constant_folding import (
     emit_folded,
     fold_arrays,
     fold_host_numbers,
+    propagate_bounds,
 )
 from difflang.elaborate.host_sizes import record_host_size
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items

@@ -12,9 +12,9 @@ from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_registry import BUILTINS
 from difflang.elaborate.calls.constructors import check_part_count
+from difflang.elaborate.calls.lambdas import prove_annotated_lambda
 from difflang.elaborate.calls.signatures import constrain_alike
 from difflang.elaborate.context import MAX_AXES, AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.derivatives.linear_lambdas import prove_annotated_lambda
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.names import (
     closure_values,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.arrays.subscripts import Subscripts
+from difflang.elaborate.calls.lambdas import prove_linear_arguments
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
-from difflang.elaborate.derivatives.linear_lambdas import prove_linear_arguments
 from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise

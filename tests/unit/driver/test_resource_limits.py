@@ -11,7 +11,7 @@ from difflang.base.source import Source
 from difflang.base.source_files import MAX_SOURCE_BYTES
 from difflang.cli.commands.servers import lsp
 from difflang.driver.checked_program import check_program
-from difflang.elaborate.calls.lambda_calls import MAX_LAMBDA_CALLS
+from difflang.elaborate.calls.lambdas import MAX_LAMBDA_CALLS
 from difflang.elaborate.context import MAX_AXES
 from difflang.elaborate.derivatives.scalar_derivative import HIGHEST_ORDER
 from difflang.elaborate.instance_keys import MAX_CALL_DEPTH

@@ -9,7 +9,7 @@ from msgspec import field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.driver.run_program import run_program
-from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES
+from difflang.elaborate.reports.name_errors import HOST_ONLY_NAMES
 from difflang.execution.engine import ArrayProgram, Engine
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.data.file_access import FileAccess

@@ -1,4 +1,4 @@
-"""Lambdas and their application; a linear one is proved linear, once for each kind of arguments."""
+"""Lambdas: calls are inlined; a linear lambda is proved linear, once for each kind of arguments."""
 
 from __future__ import annotations
 
@@ -12,23 +12,91 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.call_args import CallArgs
-from difflang.elaborate.calls.lambda_calls import call_lambda
-from difflang.elaborate.calls.signatures import closure_sizes, constrain_function
-from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.calls.signatures import closure_sizes, constrain_function, count_arguments
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.dtype_resolution import resolve_dtypes
-from difflang.elaborate.instance_keys import static_facts
+from difflang.elaborate.expressions.names import bind_host_constants, bind_pattern
+from difflang.elaborate.instance_keys import MAX_LAMBDA_DEPTH, RECOMPILED_HELP, static_facts
 from difflang.elaborate.reports.linearity_errors import not_a_vector_error, not_linear_error, unknown_domain_error
+from difflang.elaborate.scope import BlockScope
+from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.statements.regions import close_regions
 from difflang.elaborate.terms import Closure, PoisonTerm, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
+from difflang.syntax.tree_queries import mentioned_names
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar, literal_dtype
 from difflang.types.function_code import AscribedCode, LambdaCode, bind_generics
 from difflang.types.language_types import FnType, LangType, leaf_types, prune_type, show_type, tangent_type
-from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.type_errors import DeferCheck, declared_type_error, make_error
+
+# Lambdas are inlined, so nested calls can grow a graph exponentially: this many in one graph is an error.
+MAX_LAMBDA_CALLS = 50_000
+
+
+def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
+    message = f"lambdas are expanded here more than {MAX_LAMBDA_CALLS:,} times"
+    way = "replace lambdas that call others with functions: a `fn` is compiled once"
+    if (why := nested_closures_note(cx)) is not None:
+        message, way = f"{message}: {why}", RECOMPILED_HELP
+    return cx.error("DL1010", message, span, "", way)
+
+
+def nested_closures_note(cx: ElabContext) -> str | None:
+    """The note for a function that calls itself with ever new closures, each a new instance; else None."""
+    makings = cx.session.in_progress.stack
+    same = [m for m in makings if m.code.decl is makings[-1].code.decl]
+    return f"`{same[-1].code}` is called with functions built from one another" if len(same) > 1 else None
+
+
+def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
+    params = code.decl.params
+    if len(args.items) != len(params) or args.named:
+        raise make_error(
+            "DL0319",
+            f"this lambda takes {count_arguments(len(params))}, not {len(args.items)}",
+            (args.span, ""),
+            (code.decl.span, "defined here"),
+        )
+    if cx.lambda_depth >= MAX_LAMBDA_DEPTH:
+        message, way = (
+            f"lambdas call each other deeper than {MAX_LAMBDA_DEPTH} levels",
+            "turn an inner part into a `fn`",
+        )
+        if (why := nested_closures_note(cx)) is not None:
+            message, way = f"{message}: {why}", RECOMPILED_HELP
+        elif code.decl.span.contains(args.span) and not any(isinstance(t, Closure) for t in captures):
+            message = "this lambda calls itself, so it may never end"
+            way = (
+                "a recursive function must be declared: `fn f(x: f64) -> f64 { … }`, with a branch that "
+                "does not call itself"
+            )
+        raise cx.error("DL1002", message, args.span, "", way)
+    # Counted per graph: a lambda inside a `fn` is inlined once for each of its instances.
+    cx.root.lambda_calls += 1
+    if cx.root.lambda_calls > MAX_LAMBDA_CALLS:
+        raise lambda_limit_error(cx, args.span)
+    outer, module, result = cx.scope, cx.module, cx.root.result
+    # A lambda sees its captures, not the scope of the call.
+    scope = BlockScope()
+    for name, term in zip(code.names, captures, strict=True):
+        scope.bind(name, term)
+    bind_host_constants(cx, scope, code)
+    cx.scope, cx.module, cx.lambda_depth, cx.root.result = BlockScope(scope), code.module, cx.lambda_depth + 1, None
+    try:
+        with bind_generics(cx.annotations, code.enclosing_generics, closure_sizes(code, captures)):
+            for param, (term, span) in zip(params, args.items, strict=True):
+                if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
+                    way = "a size in the type of a lambda stands for one fixed size: leave out the type, or use a `fn`"
+                    way = way if set(mentioned_names(param.type)).intersection(cx.annotations.bound) else ""
+                    raise declared_type_error(param.type, type_of(term), span, "the argument", way)
+                bind_pattern(cx, param.pattern, term, span)
+            return (yield elaborate(cx, desugar_function(code.decl.body)))
+    finally:
+        cx.scope, cx.module, cx.lambda_depth, cx.root.result = outer, module, cx.lambda_depth - 1, result
 
 
 @applies(LambdaCode)
@@ -41,6 +109,9 @@ def apply_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], 
         if len(args.items) == len(code.decl.params) and not args.named:
             yield check_linear(cx, Closure(code, captures), [type_of(t) for t, _ in args.items], args.span)
     return (yield call_lambda(cx, code, captures, args))
+
+
+# ---- Proofs of linearity
 
 
 def check_linear(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[None]:
@@ -145,9 +216,6 @@ def infer_sizes_from_bodies(
         body: LambdaBody = yield elaborate_lambda(cx, term, takes, spans[param.name])
         if annotations.match(type.result, body.gives):
             terms[param.name] = constrain_function(type, term, spans[param.name], annotations, f"`{param.name}`")
-
-
-# ---- Proofs without an application
 
 
 def lambda_domain(cx: ElabContext, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
