@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from difflang.base.check_sites import CheckSite
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.effects import CheckpointSaves, WriteLog, YieldItem
-from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, HostComputedSize, RootGraph
-from difflang.elaborate.functions_in_progress import FunctionStack
+from difflang.elaborate.elaborated_graphs import (
+    CheckedDefinition,
+    FunctionInstance,
+    HostComputedSize,
+    InvertibleFunction,
+    RootGraph,
+    RuleGraphs,
+)
+from difflang.elaborate.functions_in_progress import FunctionStack, InstanceKey
 from difflang.elaborate.recorded_types import RecordedTypes
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.reports.operand_mismatches import not_a_size_error, refused_operand_help
@@ -27,6 +36,7 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, U32, DType, Tensor, is_scalar_integer
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
+from difflang.types.function_code import FnCode
 from difflang.types.language_types import leaf_types, show_type
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope, StaticNumber
 from difflang.types.type_errors import make_error
@@ -47,47 +57,48 @@ class AlreadyReported(Exception):
 class Session(Struct, eq=False):
     """State shared by all functions of a program: its specializations, diagnostics and check sites."""
 
-    instances: dict[Any, FunctionInstance] = field(default_factory=dict[Any, FunctionInstance])
+    instances: dict[InstanceKey, FunctionInstance] = field(default_factory=dict[InstanceKey, FunctionInstance])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     in_progress: FunctionStack = field(default_factory=FunctionStack)
     checked_definitions: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
     # Graphs whose element types are all resolved.
     finalized_graphs: set[Graph] = field(default_factory=set[Graph])
     # The outcome of checking each definition.
-    definition_results: dict[tree.Fn, CheckedDefinition] = field(default_factory=dict[Any, Any])
+    definition_results: dict[tree.Fn, CheckedDefinition] = field(default_factory=dict[tree.Fn, CheckedDefinition])
     errors: int = 0
     keys: StructuralKeys = field(default_factory=StructuralKeys)
     # One representative of structurally equal linear graphs, by its key.
     linear_maps: dict[int, Graph] = field(default_factory=dict[int, Graph])
     # Lambdas proved linear, with the captures and parameters concerned.
-    proven_linear: set[Any] = field(default_factory=set[Any])
-    # The derivative rule of an instance's graph.
-    derivative_rules: dict[Graph, Any] = field(default_factory=dict[Graph, Any])
+    proven_linear: set[Hashable] = field(default_factory=set[Hashable])
+    # The derivative rule of an instance's graph, and its inverse.
+    derivative_rules: dict[Graph, RuleGraphs] = field(default_factory=dict[Graph, RuleGraphs])
+    inverses: dict[Graph, InvertibleFunction] = field(default_factory=dict[Graph, InvertibleFunction])
     # Instances whose rules are being elaborated: a stack.
     ruling: list[Graph] = field(default_factory=list[Graph])
     # Codes and lines of the warnings issued so far.
-    issued_warnings: set[Any] = field(default_factory=set[Any])
+    issued_warnings: set[Hashable] = field(default_factory=set[Hashable])
     # Source ranges under `unchecked`, where indices are not checked.
     unchecked_spans: set[Span] = field(default_factory=set[Span])
     # The checkpoint strategy of the loops under a decorator.
-    checkpoint_strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])
+    checkpoint_strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, tuple[str, int]])
     # Whether the program asks for scatters that add in a fixed order.
     deterministic: bool = False
     # The run-time checks, numbered from 1.
-    sites: list[Any] = field(default_factory=list[Any])
+    sites: list[CheckSite] = field(default_factory=list[CheckSite])
     # Default values of parameters that are being evaluated, to detect cycles.
-    defaults_in_progress: list[tree.Expr] = field(default_factory=list[Any])
+    defaults_in_progress: list[tree.Expr] = field(default_factory=list[tree.Expr])
     # Keys of recursive instances to elaborate for all variants: see `variant_specific_keys`.
-    generalized_instances: set[Any] = field(default_factory=set[Any])
-    # Where checking met a read of a data file: `FileRead`.
+    generalized_instances: set[InstanceKey] = field(default_factory=set[InstanceKey])
+    # Where checking met a read of a data file: `FileRead`, which only the host knows.
     file_reads: list[Any] = field(default_factory=list[Any])
     strict: bool = False  # warnings are errors
-    strict_errors: list[Diagnostic] = field(default_factory=list[Any])  # those that would be warnings
+    strict_errors: list[Diagnostic] = field(default_factory=list[Diagnostic])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
     # Records the type of every expression, for editors.
     type_notes: RecordedTypes | None = None
 
-    def add_check_site(self, site: Any) -> int:
+    def add_check_site(self, site: CheckSite) -> int:
         """Number a run-time check."""
         self.sites.append(site)
         return len(self.sites)
@@ -114,6 +125,12 @@ class Session(Struct, eq=False):
             self.report(DifflangError(warning))
 
 
+class HostCalls(Protocol):
+    """What executes calls that only the host can make."""
+
+    def call(self, cx: ElabContext, code: FnCode, args: CallArgs) -> Walk[Term]: ...
+
+
 class ElabContext(Struct, eq=False):
     """The context of one elaborated function: where its expressions stand and the graph that they build."""
 
@@ -125,13 +142,13 @@ class ElabContext(Struct, eq=False):
     unifier: Unifier
     annotations: AnnotationResolver
     # The counters of enclosing loops, folded into the key of each random draw.
-    keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])
+    keys: list[tuple[Builder, Value]] = field(default_factory=list[tuple[Builder, Value]])
     # Executes calls that only the host can make; None inside functions.
-    host: Any = None
+    host: HostCalls | None = None
     depth: int = 0  # nested control flow
     lambda_depth: int = 0  # nested calls of lambdas
     # The items that each enclosing loop yields; None where none can be yielded.
-    loop_yields: list[list[YieldItem] | None] = field(default_factory=list[Any])
+    loop_yields: list[list[YieldItem] | None] = field(default_factory=list[list[YieldItem] | None])
     checkpoint_saves: CheckpointSaves | None = None  # of the enclosing `checkpoint` block
     # Arrays that the enclosing loop only writes into.
     write_logs: dict[LocalBinding, WriteLog] = field(default_factory=dict[LocalBinding, WriteLog])
@@ -322,13 +339,15 @@ class ElabContext(Struct, eq=False):
         return self.emit("fold_in", span, key, ordinal)
 
 
-ELABORATORS: dict[type, Callable[[ElabContext, Any], Walk[Term]]] = {}
+Elaborator = Callable[[ElabContext, Any], Walk[Term]]
+ElaboratorT = TypeVar("ElaboratorT", bound=Elaborator)
+ELABORATORS: dict[type, Elaborator] = {}
 
 
-def elaborates(*nodes: type) -> Callable[[Any], Any]:
+def elaborates(*nodes: type) -> Callable[[ElaboratorT], ElaboratorT]:
     """Registers the elaborator of a kind of syntax node."""
 
-    def register(walk: Any) -> Any:
+    def register(walk: ElaboratorT) -> ElaboratorT:
         for node in nodes:
             ELABORATORS[node] = walk
         return walk

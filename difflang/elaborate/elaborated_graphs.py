@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -43,6 +42,26 @@ class RuleInstance(Struct, frozen=True):
     fails: bool
 
 
+class RuleGraphs(Struct, frozen=True, eq=False):
+    """The primal and jvp graphs of a function with a rule, and the top-level names they take after the arguments."""
+
+    primal: Graph
+    jvp: Graph
+    wrt: tuple[bool, ...]
+    globals: tuple[GlobalName, ...]
+    fails: bool
+
+
+class InvertibleFunction(Struct, frozen=True, eq=False):
+    """The graphs of a function and its inverse. Their params: the state, the other arguments, then global values."""
+
+    step: Graph
+    inverse: Graph
+    order: tuple[int, ...]  # a permutation: the state's operands first
+    state: int
+    globals: tuple[GlobalName, ...]
+
+
 class CheckedDefinition(Struct, frozen=True, eq=False):
     """The outcome of checking a definition: its result type, its own effects, and the functions that it calls."""
 
@@ -72,7 +91,9 @@ class RootGraph(Struct, eq=False):
     global_types: dict[GlobalName, LangType] = field(default_factory=dict[GlobalName, LangType])
     # Reads a host number that a size depends on; None outside host code.
     demand: Callable[[HostNumber], Dim] | None = None
-    host_numbers: dict[Value, HostNumber | HostComputedSize] = field(default_factory=dict[Value, Any])
+    host_numbers: dict[Value, HostNumber | HostComputedSize] = field(
+        default_factory=dict[Value, HostNumber | HostComputedSize]
+    )
     key: Value | None = None
     draw_count: int = 0
     lambda_calls: int = 0  # calls of lambdas inlined so far
@@ -83,7 +104,7 @@ class RootGraph(Struct, eq=False):
     silence_depth: int = 0  # prints are suppressed while it is positive
     output_suppressed: bool = False  # a print was suppressed
     # Index checks emitted so far: the builder, the index, its bound.
-    checked_indices: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])
+    checked_indices: set[tuple[Builder, Value, Dim]] = field(default_factory=set[tuple[Builder, Value, Dim]])
     effects: set[str] = field(default_factory=set[str])
     # Declared functions whose bodies were not elaborated.
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
+from difflang.elaborate.elaborated_graphs import RootGraph
 from difflang.types.language_types import LangType
 
 TextRange = tuple[int, int]  # start and end offsets
@@ -19,11 +19,11 @@ class RecordedTypes(Struct, eq=False):
     source: Source
     poll: Callable[[], None]
     types: dict[TextRange, LangType] = field(default_factory=dict[TextRange, LangType])
-    definition_root: Any = None  # the `RootGraph` of the definition being checked
+    definition_root: RootGraph | None = None  # of the definition being checked
     # Ranges recorded while their own definition was checked.
     from_definition: set[TextRange] = field(default_factory=set[TextRange])
 
-    def put(self, span: Span, type: LangType, root: Any) -> None:
+    def put(self, span: Span, type: LangType, root: RootGraph | None) -> None:
         """Record a type. A type from the definition of a function replaces one from a call."""
         if span.source is not self.source:
             return

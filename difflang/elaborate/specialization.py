@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
@@ -165,7 +163,7 @@ def build_instance(
 
 
 def finish_instance(
-    cx: ElabContext, decl: tree.Fn, result: Term, params: list[Value], fresh: Any, types: tuple[LangType, ...]
+    cx: ElabContext, decl: tree.Fn, result: Term, params: list[Value], fresh: Term | Dim, types: tuple[LangType, ...]
 ) -> FunctionInstance:
     """The finished instance. If the arguments' element types are still open, the caller resolves them later."""
     root = cx.root

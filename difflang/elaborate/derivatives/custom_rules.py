@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import apply
@@ -20,7 +18,7 @@ from difflang.elaborate.derivatives import implicit_differentiation, inverse_rul
 from difflang.elaborate.derivatives.rule_parameters import RULE_KINDS, bind_parameters, check_same_parameters
 from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of, tangent_numbers_along
 from difflang.elaborate.dtype_resolution import resolve_dtypes
-from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
+from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleGraphs, RuleInstance
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.size_claims import with_differing_sizes
 from difflang.elaborate.specialization import (
@@ -70,16 +68,6 @@ from difflang.types.language_types import (
 from difflang.types.module_scope import GlobalName, ModuleScope
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
-
-
-class RuleGraphs(Struct, frozen=True, eq=False):
-    """The primal and jvp graphs of a function with a rule, and the top-level names they take after the arguments."""
-
-    primal: Graph
-    jvp: Graph
-    wrt: tuple[bool, ...]
-    globals: tuple[GlobalName, ...]
-    fails: bool
 
 
 def rule_of(code: FnCode) -> tree.Rule | None:

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import nan
 
-from msgspec import Struct
-
 from difflang.base.source import Span
 from difflang.elaborate.calls.application import apply
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives.rule_parameters import bind_parameters, dim_argument
 from difflang.elaborate.dtype_resolution import resolve_dtypes
-from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.elaborate.elaborated_graphs import FunctionInstance, InvertibleFunction
 from difflang.elaborate.runtime_checks import no_failure_value
 from difflang.elaborate.specialization import call_operands, call_result, emit_call, function_context, instantiate
 from difflang.elaborate.statements.printing import BOOL_SCALAR, silence_if_suppressed
@@ -44,18 +42,7 @@ from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode, LambdaCode
 from difflang.types.language_types import LangType, TupleType, leaf_types, prune_type, show_type
-from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import make_error
-
-
-class InvertibleFunction(Struct, frozen=True, eq=False):
-    """The graphs of a function and its inverse. Their params: the state, the other arguments, then global values."""
-
-    step: Graph
-    inverse: Graph
-    order: tuple[int, ...]  # a permutation: the state's operands first
-    state: int
-    globals: tuple[GlobalName, ...]
 
 
 def call_invertible(
@@ -115,8 +102,8 @@ def invertible_graphs(
     annotations: AnnotationResolver,
 ) -> Walk[InvertibleFunction]:
     """The graphs of an instance and its inverse, elaborated once."""
-    if instance.graph in session.derivative_rules:
-        return session.derivative_rules[instance.graph]
+    if instance.graph in session.inverses:
+        return session.inverses[instance.graph]
     # The backward run has no way to repeat the draws.
     if instance.random:
         message = f"`{code}` draws random numbers, and its inverse would draw different ones"
@@ -157,7 +144,7 @@ def invertible_graphs(
     back = cx.builder.finish(leaves(before), params=[every[i] for i in order], name=f"{code}.inverse")
     resolve_dtypes(back, session.finalized_graphs)
     made = InvertibleFunction(reorder_params(instance.graph, every, order), back, order, len(first), names)
-    session.derivative_rules[instance.graph] = made
+    session.inverses[instance.graph] = made
     return made
 
 
