@@ -13,7 +13,7 @@ from difflang.elaborate.calls.signatures import constrain_function, is_dim, size
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dtypes
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
-from difflang.elaborate.expressions.names import bind_host_constants
+from difflang.elaborate.expressions.names import bind_host_constants, bind_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.all_unknown_names import unknown_names_in
@@ -144,9 +144,7 @@ def build_instance(
         found = [inner.scope.names[name].term for name in code.names]
         inner.scope.bind(decl.name, Closure(code, tuple([t for t in found if not isinstance(t, (int, Poly))])))
     bind_host_constants(inner, inner.scope, code)
-    for name, size in annotations.bound.items():
-        if isinstance(size, Dim) and inner.scope.find(name) is None:
-            inner.scope.bind(name, size)
+    bind_sizes(inner)
     before, said, fresh = cx.session.errors, len(cx.session.diagnostics), inner.failure_word.term
     try:
         result = yield elaborate_body(inner, decl)
@@ -299,9 +297,7 @@ def bind_arguments(cx: ElabContext, arguments: dict[str, Term]) -> None:
     """Bind the parameters of a function and its sizes, for its body or its `where` clauses."""
     for name, term in arguments.items():
         cx.scope.bind(name, term)
-    for name, size in cx.annotations.bound.items():
-        if isinstance(size, Dim):
-            cx.scope.bind(name, size)
+    bind_sizes(cx)
 
 
 def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Walk[None]:

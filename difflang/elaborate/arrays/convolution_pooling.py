@@ -12,14 +12,15 @@ from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.broadcasting import require_rank
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term, TextTerm, Tuple
 from difflang.ir.op import UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ops.signal.convolution import image_cotangent
-from difflang.types.language_types import AxisSpread, show_type
-from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.language_types import show_type
+from difflang.types.type_errors import make_error
 from difflang.types.unify import unify_dtypes
 
 Sizes = tuple[Dim, ...]
@@ -107,13 +108,6 @@ def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> 
     if x.tensor.rank != int(kind[0]) + 2:
         raise cx.error("DL0313", f"images are [batch, {SPACE[kind]}, channels]", span, f"this is {show_type(x.tensor)}")
     return x, static_sizes(cx, x.tensor.shape[1:-1], span)
-
-
-def require_rank(x: Array) -> Array:
-    """An array whose number of axes is known. Errors: DeferCheck."""
-    if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
-        raise DeferCheck
-    return x
 
 
 def static_sizes(cx: ElabContext, sizes: Sizes, span: Any) -> Sizes:

@@ -14,7 +14,7 @@ from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.linear_functions import transpose_function
 from difflang.elaborate.derivatives.tangents import tangent_term
-from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to
+from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to, require_rank
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.expressions.primary_expressions import stack_arrays
 from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
@@ -84,8 +84,7 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     value, at = as_array(cx, *args.items[-1]), args.items[-1][1]
     shape = shape_argument(cx, args.items[:-1]) if len(args.items) > 1 else ()
     # `..s` stands for any number of axes: only a specialization can tell.
-    if any(isinstance(d, AxisSpread) for d in value.tensor.shape):
-        raise DeferCheck
+    require_rank(value)
     missing = len(shape) - value.tensor.rank
     if missing < 0 or not all(map(cx.unifier.equal, value.tensor.shape, shape[missing:])):
         sizes = ", ".join(map(str, shape))
@@ -175,8 +174,7 @@ def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if shape.count(-1) == 1:
         rest = shape_product(tuple(d for d in shape if d != -1))
         shape = tuple(floor_div(total, rest) if d == -1 and rest != 0 else d for d in shape)
-    if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
-        raise DeferCheck
+    require_rank(x)
     if not cx.unifier.equal(shape_product(shape), total):
         raise cx.error(
             "DL0336",

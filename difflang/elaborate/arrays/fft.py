@@ -8,11 +8,11 @@ from difflang.base.wording import count_of
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.broadcasting import require_rank
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.terms import Array, Term
 from difflang.ops.signal.fft import rfft_length
-from difflang.types.language_types import AxisSpread, show_type
-from difflang.types.type_errors import DeferCheck
+from difflang.types.language_types import show_type
 
 
 @builtin("fft", "ifft", takes="z axis?")
@@ -56,10 +56,8 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, Span, tuple[int, ...]]:
     """The array to transform, its source position, and the axes. Errors: DL0303, DL0335."""
-    x, at = took.array(param), took.span(param)
+    x, at = require_rank(took.array(param)), took.span(param)
     shape = x.tensor.shape
-    if any(isinstance(d, AxisSpread) for d in shape):
-        raise DeferCheck
     if not shape:
         shown = f"this is {show_type(x.tensor)}"
         raise cx.error("DL0335", f"`{took.name}` works along an axis, but a number has none", at, shown)

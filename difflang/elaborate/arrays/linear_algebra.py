@@ -12,7 +12,7 @@ from difflang.elaborate.arrays.reductions import require_floats
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.broadcasting import broadcast_to
+from difflang.elaborate.expressions.broadcasting import broadcast_to, require_rank
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, TypeMismatch
@@ -21,7 +21,7 @@ from difflang.ir.tensor_types import NUMBERS
 from difflang.ops.arrays.shape_manipulation import slice_axis
 from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, matmul, matrix_trace
 from difflang.ops.linalg.solve_and_det import MAX_MINOR_ROWS, det_by_minors
-from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.language_types import show_type
 from difflang.types.type_errors import DeferCheck
 
 ArrayPair = tuple[Array, Array]
@@ -29,18 +29,10 @@ ArrayPair = tuple[Array, Array]
 
 def matrix_argument(cx: ElabContext, took: BuiltinArgs, name: str) -> Array:
     """An argument with at least two axes."""
-    x = require_rank(took, name)
+    x = require_rank(took.array(name))
     if x.tensor.rank < 2:
         message = f"`{took.name}` takes a matrix, or a stack of matrices"
         raise cx.error("DL0313", message, took.span(name), f"this is {show_type(x.tensor)}")
-    return x
-
-
-def require_rank(took: BuiltinArgs, name: str) -> Array:
-    """An array with a known number of axes. Errors: DeferCheck."""
-    x = took.array(name)
-    if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
-        raise DeferCheck
     return x
 
 
@@ -74,7 +66,7 @@ def solve_triangular(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def emit_solve(cx: ElabContext, took: BuiltinArgs, attrs: dict[str, bool]) -> Array:
-    a, b, span = matrix_argument(cx, took, "a"), require_rank(took, "b"), took.args.span
+    a, b, span = matrix_argument(cx, took, "a"), require_rank(took.array("b")), took.args.span
     vector = b.tensor.rank == 1
     columns = Array(cx.emit("reshape", span, b.value, shape=(*b.tensor.shape, 1))) if vector else b
     (x,) = emit_results(cx, took.name, took, broadcast_stacks(cx, a, columns, span), **attrs)

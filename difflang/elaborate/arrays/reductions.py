@@ -9,20 +9,18 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import abs_squared, as_real_pairs, real_and_imaginary
-from difflang.elaborate.arrays.creation_and_shape import sum_leaves
+from difflang.elaborate.arrays.creation_and_shape import shape_product, sum_leaves
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import refusal_help
 from difflang.elaborate.reports.operand_mismatches import float_conversion_fix
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.op import TypeMismatch
-from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
-from difflang.types.language_types import AxisSpread, show_type
-from difflang.types.type_errors import DeferCheck
+from difflang.types.language_types import show_type
 
 REDUCTION_OPS = {
     "sum": "reduce_sum",
@@ -55,8 +53,7 @@ def axes_argument(cx: ElabContext, took: BuiltinArgs, x: Array, args: CallArgs) 
     """The axes to reduce: those of the `axis` argument, those of a comprehension, or all."""
     rank = x.tensor.rank
     if took.is_present("axis"):
-        if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
-            raise DeferCheck
+        require_rank(x)
         return took.axes(rank) or ()
     return tuple(range(args.lead_axes or rank))
 
@@ -78,8 +75,7 @@ def restore_axes(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...]
 
 def single_axis(cx: ElabContext, took: BuiltinArgs, x: Array, name: str) -> int:
     """The one axis that a function works along: the `axis` argument, or a vector's only axis."""
-    if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
-        raise DeferCheck
+    require_rank(x)
     axes = took.axes(x.tensor.rank)
     if (axes is None and x.tensor.rank != 1) or (axes is not None and len(axes) != 1):
         raise cx.error(
@@ -109,15 +105,6 @@ def arg_extremum(cx: ElabContext, args: CallArgs, name: str) -> Term:
 # ---- Composites
 
 
-def element_count(x: Array, axes: tuple[int, ...]) -> Dim:
-    size: Dim = 1
-    for axis in axes:
-        if isinstance(x.tensor.shape[axis], AxisSpread):
-            raise DeferCheck
-        size = size * x.tensor.shape[axis]
-    return size
-
-
 def require_floats(cx: ElabContext, x: Array, span: Span, name: str, dtypes: tuple[DType, ...] = FLOATS) -> None:
     try:
         cx.unifier.accepts(x.tensor, dtypes)
@@ -133,7 +120,7 @@ def require_floats(cx: ElabContext, x: Array, span: Span, name: str, dtypes: tup
 
 def emit_mean(cx: ElabContext, x: Array, axes: tuple[int, ...], span: Span, *, keep: bool = False) -> Array:
     summed = emit_reduction(cx, "reduce_sum", x, axes, span, keep=keep)
-    size = Array(cx.emit("const", span, value=element_count(x, axes), type=summed.tensor))
+    size = Array(cx.emit("const", span, value=shape_product([x.tensor.shape[a] for a in axes]), type=summed.tensor))
     return as_array(cx, elementwise(cx, "div", span, (summed, size)), span)
 
 
@@ -216,8 +203,7 @@ def require_axis(cx: ElabContext, took: BuiltinArgs, x: Array) -> None:
     shape = x.tensor.shape
     if took.is_present("axis") or took.args.lead_axes:
         return
-    if any(isinstance(size, AxisSpread) for size in shape):
-        raise DeferCheck
+    require_rank(x)
     if len(shape) > 1:
         several = ", ".join(map(str, range(len(shape))))
         way = f"`axis = -1` takes each row by itself, `axis = ({several})` all elements together"

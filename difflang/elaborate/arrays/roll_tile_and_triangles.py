@@ -10,7 +10,7 @@ from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_p
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.terms import Array, Term, Tuple
@@ -18,16 +18,8 @@ from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, floor_div
 from difflang.ir.tensor_types import I32, INTEGERS, Tensor
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.language_types import show_type
 from difflang.types.type_errors import DeferCheck
-
-
-def array_argument(took: BuiltinArgs, name: str = "x") -> Array:
-    """An array with a known number of axes. Errors: DeferCheck."""
-    x = took.array(name)
-    if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
-        raise DeferCheck
-    return x
 
 
 def axis_argument(took: BuiltinArgs, x: Array, otherwise: int | None) -> int | None:
@@ -81,7 +73,7 @@ def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, spa
 def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`roll(x, shift, axis = …)`: shift elements cyclically; without an axis, those of the whole flattened array."""
     took = BuiltinArgs(cx, args, name)
-    x, shift, span = array_argument(took), scalar_argument(took, "shift"), args.span
+    x, shift, span = require_rank(took.array("x")), scalar_argument(took, "shift"), args.span
     axis = axis_argument(took, x, None)
     if axis is None:
         rolled = roll_axis(cx, flatten(cx, x, span), shift, 0, span)
@@ -108,7 +100,7 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
 def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these positions."""
     took = BuiltinArgs(cx, args, name)
-    x, parts, span = array_argument(took), took.array("parts"), args.span
+    x, parts, span = require_rank(took.array("x")), took.array("parts"), args.span
     axis = axis_argument(took, x, 0)
     assert axis is not None
     size = x.tensor.shape[axis]
@@ -142,7 +134,7 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`repeat(x, 3, axis = …)`: every item that many times in a row; without an axis, every element in one vector."""
     took = BuiltinArgs(cx, args, name)
-    x, span = array_argument(took), args.span
+    x, span = require_rank(took.array("x")), args.span
     scalar_argument(took, "times")
     (times,) = shape_argument(cx, [took.by_name["times"]])
     axis = axis_argument(took, x, None)
@@ -160,7 +152,7 @@ def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new leading axes."""
     took = BuiltinArgs(cx, args, name)
-    x, span = array_argument(took), args.span
+    x, span = require_rank(took.array("x")), args.span
     times = shape_argument(cx, [took.by_name["times"]])
     rank = max(len(times), x.tensor.rank)
     shape = (*(1,) * (rank - x.tensor.rank), *x.tensor.shape)
@@ -176,7 +168,7 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`gather(x, places, axis = 0)`: the items of an axis at these positions, each checked."""
     took = BuiltinArgs(cx, args, name)
-    x, places = array_argument(took), array_argument(took, "places")
+    x, places = require_rank(took.array("x")), require_rank(took.array("places"))
     axis = axis_argument(took, x, 0)
     assert axis is not None
     at = took.span("places")
@@ -192,7 +184,7 @@ def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def diag(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`diag(x, k = 0)`: the matrix with a vector on its diagonal, or the diagonal of a matrix; `k` above it."""
     took = BuiltinArgs(cx, args, name)
-    x, k, span = array_argument(took), took.integer("k", 0), args.span
+    x, k, span = require_rank(took.array("x")), took.integer("k", 0), args.span
     rows, columns = max(-k, 0), max(k, 0)
     if x.tensor.rank == 1:
         n = x.tensor.shape[0] + abs(k)
@@ -223,7 +215,7 @@ def smaller_size(a: Dim, b: Dim) -> Dim:
 def triangle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tril(x, k = 0)`: matrices with zeros above the k-th diagonal above the main one; `triu`: below it."""
     took = BuiltinArgs(cx, args, name)
-    x, k = array_argument(took), took.integer("k", 0)
+    x, k = require_rank(took.array("x")), took.integer("k", 0)
     if x.tensor.rank < 2:
         message = f"`{name}` takes a matrix, or a stack of matrices"
         raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")

@@ -9,7 +9,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of, length_text
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
-from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.names import lookup_name
 from difflang.elaborate.reports.operand_mismatches import not_indexable_error
 from difflang.elaborate.runtime_checks import check_index
@@ -21,8 +21,7 @@ from difflang.ir.tensor_types import I32, INTEGERS, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.language_types import AxisSpread, show_type
-from difflang.types.type_errors import DeferCheck
+from difflang.types.language_types import show_type
 
 
 class SubscriptPart(Struct, frozen=True):
@@ -67,9 +66,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
         raise AlreadyReported
     if not isinstance(base, Array):
         raise not_indexable_error(e, base)
-    shape = base.tensor.shape
-    if any(isinstance(d, AxisSpread) for d in shape):
-        raise DeferCheck
+    shape = require_rank(base).tensor.shape
     # `..` stands for as many axes as the other subscripts leave.
     given = sum(not isinstance(s, tree.Dots) and not is_newaxis(s) for s in e.subscripts)
     if given > len(shape):

@@ -21,14 +21,10 @@ from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.types.function_code import VmapCode
+from difflang.types.join_types import contains_kind
 from difflang.types.language_types import (
     ClosureType,
     FnType,
-    LangType,
-    RecordType,
-    SumType,
-    TupleType,
-    VariantType,
     map_tensors,
     show_type,
 )
@@ -135,7 +131,7 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
 
 def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
     """The result with its batch axis moved to `out`. Errors: DL0332."""
-    if contains_functions(type_of(result)):
+    if contains_kind(type_of(result), (ClosureType, FnType)):
         way = "take the derivative of the mapped function, `f.vmap().vjp()`, or return numbers"
         raise cx.error("DL0332", "a mapped function cannot return functions", span, "this returns functions", way)
     if isinstance(out, tuple):
@@ -174,13 +170,3 @@ def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) ->
     values = [permute_value(v) for v in leaves(term)]
     permuted = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
     return term_from_leaves(permuted, values)
-
-
-def contains_functions(type: LangType) -> bool:
-    match type:
-        case ClosureType() | FnType():
-            return True
-        case TupleType(items=parts) | RecordType(fields=parts) | VariantType(fields=parts) | SumType(options=parts):
-            return any(map(contains_functions, parts))
-        case _:
-            return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflang.base.source import Span
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.expressions.names import bind_sizes
 from difflang.elaborate.terms import Term, type_of
 from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
@@ -56,9 +57,7 @@ def bind_parameters(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: d
         if mine.type is not None and not isinstance(term, Dim) and not cx.annotations.match(mine.type, type_of(term)):
             raise declared_type_error(mine.type, type_of(term), mine.span, f"the parameter `{mine.name}`")
         cx.scope.bind(mine.name, term, span=mine.span)
-    for name, size in cx.annotations.bound.items():
-        if isinstance(size, Dim) and cx.scope.find(name) is None:
-            cx.scope.bind(name, size)
+    bind_sizes(cx)
 
 
 def dim_argument(cx: ElabContext, param: tree.Param, span: Span) -> Term:

@@ -12,7 +12,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext, elaborate
-from difflang.elaborate.derivatives.tangents import build_tangent, tags_of
+from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of
 from difflang.elaborate.derivatives.traced_functions import TracedFunction, emit_derivative, emit_jvp, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.expressions.primary_expressions import stack_arrays
@@ -163,7 +163,7 @@ def taylor_coefficients(
     yield require_differentiable_result(cx, "jet", f, traced, args, wrt)
     warn_if_lost(cx, f, traced, args, wrt)
     one = unit_tangent(cx, traced, args.span)
-    places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and has_tangent(r.type)]
+    places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and is_tangent_number(r.type)]
     moving = [traced.graph.results[i].type for i in places]
     mask = (True, *(False for _ in traced.consts))
     values, rest = emit_derivative(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
@@ -171,10 +171,6 @@ def taylor_coefficients(
     columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
     tags = tags_of(with_leaves(traced.result, iter(values)))
     return build_tangent(tangent_type(type_of(traced.result)), tags, [stack_coefficients(cx, args, c) for c in columns])
-
-
-def has_tangent(type: Tensor) -> bool:
-    return prune_dtype(type.dtype).differentiable
 
 
 def stack_coefficients(cx: ElabContext, args: CallArgs, column: list[Value]) -> Array:

@@ -24,6 +24,7 @@ from difflang.elaborate.terms import (
     closure_type,
     leaves,
     record_of_fields,
+    type_of,
     variant_of_fields,
 )
 from difflang.ir.graph import Value
@@ -60,6 +61,11 @@ def tag_count(tangent: LangType) -> int:
 def is_tangent_number(type: Tensor) -> bool:
     """Whether a leaf of a tangent is a number: all others are tags."""
     return prune_dtype(type.dtype).differentiable
+
+
+def has_tangent(term: Term) -> bool:
+    """Whether a value contains a number that has a tangent."""
+    return any(map(is_tangent_number, leaf_types(type_of(term))))
 
 
 def numbers_of(tangent: Term) -> list[Value]:

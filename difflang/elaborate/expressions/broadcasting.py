@@ -26,6 +26,13 @@ def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a
     raise cx.error("DL0313", f"expected {what} here", span, f"this is {show_type(type_of(term))}", way)
 
 
+def require_rank(x: Array) -> Array:
+    """An array whose number of axes is known. Errors: DeferCheck."""
+    if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
+        raise DeferCheck
+    return x
+
+
 def broadcast_shape(cx: ElabContext, terms: Sequence[Array], spans: Sequence[Span], span: Span) -> tuple[Dim, ...]:
     """The common shape: a scalar fits anything; else trailing axes are equal, or literally 1."""
     shape: tuple[Dim, ...] = ()

@@ -13,7 +13,7 @@ from difflang.elaborate.reports.name_errors import CONSTANTS, is_language_name, 
 from difflang.elaborate.reports.operand_mismatches import tuple_pattern_error
 from difflang.elaborate.scope import BlockScope, LocalBinding
 from difflang.elaborate.terms import Array, Closure, PoisonTerm, Term, Tuple, ZipTerm, type_of
-from difflang.ir.symbolic_dims import Poly
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, mentioned_type_names, pattern_names
@@ -50,6 +50,13 @@ def bind_pattern(
         raise tuple_pattern_error(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
         bind_pattern(cx, item, part, span, mutable=mutable, counts=counts)
+
+
+def bind_sizes(cx: ElabContext) -> None:
+    """Bind the sizes of a signature that no parameter has bound."""
+    for name, size in cx.annotations.bound.items():
+        if isinstance(size, Dim) and cx.scope.find(name) is None:
+            cx.scope.bind(name, size)
 
 
 # ---- Names in expressions

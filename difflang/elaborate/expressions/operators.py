@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
-from difflang.elaborate.expressions.broadcasting import as_array
+from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.constant_folding import division_by_zero, emit_folded
 from difflang.elaborate.expressions.elementwise import COMPARISONS, elementwise
 from difflang.elaborate.reports.op_messages import quote_source
@@ -22,9 +22,9 @@ from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
-from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.language_types import show_type
 from difflang.types.literal_numbers import number_as_typed
-from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.type_errors import make_error
 from difflang.types.unify import unify_dtypes
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div", "%": "rem", "^": "pow"}
@@ -185,9 +185,7 @@ def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term,
 
 def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
     """`x @ y`: contracts the last axis of x with the second to last of y; a vector is a row or a column."""
-    a, b = x.tensor, y.tensor
-    if any(isinstance(d, AxisSpread) for d in (*a.shape, *b.shape)):
-        raise DeferCheck
+    a, b = require_rank(x).tensor, require_rank(y).tensor
     for term, at in ((x, spans[0]), (y, spans[1])):
         if not term.tensor.shape:
             raise cx.error(

@@ -9,6 +9,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.derivatives.tangents import has_tangent
 from difflang.elaborate.derivatives.traced_functions import TracedFunction, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.loss_messages import differentiable_substitute, loss_labels, loss_reason
@@ -16,7 +17,7 @@ from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import FnCode
-from difflang.types.language_types import leaf_types, show_type
+from difflang.types.language_types import show_type
 from difflang.types.type_errors import DeferCheck
 
 
@@ -30,7 +31,7 @@ def require_real_result(
     message = f"`{operator}` takes a function whose result is a real number"
     if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
         way = "take `real` or `abs` of the result; `deriv` gives the complex derivative of a holomorphic function"
-    elif result_has_tangent(result):
+    elif has_tangent(result):
         way = "take a `sum` of the result" + ", or use `jacobian` or `vjp`" * (operator != "hessian")
     else:
         way = "return a float: an integer or a bool has no derivative"
@@ -41,14 +42,10 @@ def require_differentiable_result(
     cx: ElabContext, operator: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
 ) -> Walk[None]:
     """Errors: DL0402 for a result in which nothing has a tangent, with the steps that lost the derivative."""
-    if not result_has_tangent(traced.result):
+    if not has_tangent(traced.result):
         what = show_type(type_of(traced.result))
         message = f"{what} has no derivative: `{operator}` takes functions that return floats"
         raise (yield refused_derivative(cx, message, "return a float as well", f, traced, args, wrt))
-
-
-def result_has_tangent(result: Term) -> bool:
-    return any(prune_dtype(t.dtype).differentiable for t in leaf_types(type_of(result)))
 
 
 def result_label(f: Term) -> list[tuple[Span, str]]:
@@ -62,7 +59,7 @@ def refused_derivative(
 ) -> Walk[DifflangError]:
     labels = [Label(args.span, f"this one returns {show_type(type_of(traced.result))}")]
     labels += [Label(span, text) for span, text in result_label(f)]
-    if not result_has_tangent(traced.result):
+    if not has_tangent(traced.result):
         names = parameter_names(f)
         position = wrt[0][0]
         name = names[position] if position < len(names) and names[position] else "the argument"

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
+from difflang.elaborate.derivatives.tangents import has_tangent
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.loss_messages import MAX_LABELS
-from difflang.elaborate.terms import Closure, Term, type_of
+from difflang.elaborate.terms import Closure, Term
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import FnCode, LambdaCode
-from difflang.types.language_types import LangType, RecordType, leaf_types, show_type
+from difflang.types.language_types import LangType, RecordType, show_type
 from difflang.types.type_errors import make_error
 
 
@@ -64,19 +65,13 @@ def argument_without_tangent(
 def differentiable_parameters_help(f: Term, args: CallArgs, position: int, type: LangType) -> str:
     """The help that names the parameters that have a derivative."""
     names = parameter_names(f)
-    having = [
-        f"`{name}`" for name, (term, _) in zip(names, args.items, strict=False) if name and is_differentiable(term)
-    ]
+    having = [f"`{name}`" for name, (term, _) in zip(names, args.items, strict=False) if name and has_tangent(term)]
     if not having:
         return "differentiate with respect to a float; convert with `f32(x)` outside"
     way = f"differentiate with respect to {' or '.join(having)}"
     if isinstance(type, Tensor) and prune_dtype(type.dtype).is_integer and position < len(names) and names[position]:
         return f"{way}; `{names[position]}` has a derivative if its declared type is a float"
     return way
-
-
-def is_differentiable(term: Term) -> bool:
-    return any(prune_dtype(t.dtype).differentiable for t in leaf_types(type_of(term)))
 
 
 def declared_type_labels(f: Term, position: int) -> list[tuple[Span, str]]:
