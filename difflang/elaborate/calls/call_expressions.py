@@ -1,7 +1,4 @@
-"""Function application: evaluates call arguments and dispatches on the kind of function.
-
-A declared function is a graph of its own, elaborated once per specialization; a lambda is inlined at the call.
-"""
+"""Call expressions: arguments, pipes, primes, and transforms such as `grad[w](f)`, which build closures."""
 
 from __future__ import annotations
 
@@ -23,8 +20,6 @@ from difflang.elaborate.terms import Closure, RecordTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 from difflang.types.function_code import PRIME, DerivativeCode, VmapCode, Wrt
-
-# ---- Call expressions
 
 
 @elaborates(tree.Call)

@@ -1,7 +1,4 @@
-"""Applies the derivative operators `grad`, `value_and_grad`, `jvp` and `vjp`: traces f and emits one equation.
-
-The `jvp` or `vjp` equation holds f's graph as its region; the pass in `ad` expands it later.
-"""
+"""Applies the derivative operators; `grad`, `value_and_grad` and `jvp` here, the others in modules of their own."""
 
 from __future__ import annotations
 
@@ -102,9 +99,6 @@ def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, 
                     annotations.match(param.type, type_of(term))
         case _:
             return
-
-
-# ---- The graph of the function
 
 
 # ---- Reverse mode

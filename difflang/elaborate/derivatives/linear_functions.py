@@ -1,4 +1,4 @@
-"""Linear functions: maps from `vjp` and `linearize`, `transpose`, and linear lambdas with their proof of linearity.
+"""Linear functions: maps from `vjp` and `linearize`, and `transpose`.
 
 A map is a closure over its residuals, so the primal is computed once for all calls. While a definition is checked,
 sizes are names and nothing can be differentiated: a linear function is then known by its type alone.
@@ -146,9 +146,6 @@ def split_captures(
 # ---- Transposition
 
 
-# ---- Transposition
-
-
 def transpose_function(cx: ElabContext, term: Term, span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
     """`transpose(L)` of a linear function; `tags` are those of its argument, where they are known.
 
@@ -218,12 +215,3 @@ def lambda_as_map(
 
 
 LINEARIZE_HELP = "take the map from `linearize` at the value: there its variant is known"
-
-
-# ---- Linear lambdas
-
-
-# ---- Linear lambdas
-
-
-# ---- Proofs that lambdas are linear

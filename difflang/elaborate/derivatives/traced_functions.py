@@ -1,4 +1,7 @@
-"""Functions traced for a derivative: their graphs over the numbers that it is taken of, and derivative equations."""
+"""Functions traced for a derivative: their graphs over the numbers that it is taken of, and derivative equations.
+
+A `jvp` or `vjp` equation holds the function's graph as its region; the pass in `ad` expands it later.
+"""
 
 from __future__ import annotations
 

@@ -31,9 +31,6 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div",
 LOGICAL = {"and": "logical_and", "or": "logical_or"}
 
 
-# ---- Operator expressions
-
-
 @elaborates(tree.Binary)
 def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
     lhs = yield elaborate(cx, e.lhs)

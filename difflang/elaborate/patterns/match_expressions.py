@@ -27,8 +27,6 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
-# ---- The match expression
-
 
 @elaborates(tree.Match)
 def match_expression(cx: ElabContext, e: tree.Match) -> Walk[Term]:

@@ -15,7 +15,6 @@ from difflang.elaborate.patterns.sum_types import branches_have_value, join_type
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.statements.write_logs import out_of_range_writes, take_writes_since
-from difflang.elaborate.statements.yield_histories import FLAG_TYPE
 from difflang.elaborate.terms import UNIT_TERM, Array, PoisonTerm, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -170,7 +169,7 @@ def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, Branch
 
     def pack_side(given: BranchSide) -> BranchSide:
         found = given.yields[0] if given.yields else YieldItem(zero_term(given.builder, type))
-        here = found.present or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
+        here = found.present or Array(given.builder.const(bool(given.yields), Tensor(BOOL)))
         items = (given.value, found.value) if both else (given.value, found.value, here)
         return replace(given, value=Tuple(items), yields=())
 
@@ -181,10 +180,15 @@ def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
     """The value of a branch from `pack_yields`; records what it yields."""
     assert isinstance(decided, Tuple)
     value, found, *here = decided.items
-    flag = here[0] if here else None
-    assert flag is None or isinstance(flag, Array)
-    record_yield(cx, YieldItem(found, flag), span)
+    record_yield(cx, YieldItem(found, yield_flag(here)), span)
     return value
+
+
+def yield_flag(here: list[Term]) -> Array | None:
+    """The flag whether a step reached its `yield`, or None if every step does."""
+    found = here[0] if here else None
+    assert found is None or isinstance(found, Array)
+    return found
 
 
 # ---- Switches

@@ -8,7 +8,7 @@ from difflang.base.diagnostics import Diagnostic, Label
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.effects import CheckpointSaves, YieldItem
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.statements.branches import BranchSide, elaborate_side, record_yield
+from difflang.elaborate.statements.branches import BranchSide, elaborate_side, record_yield, yield_flag
 from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.terms import Array, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
@@ -44,13 +44,6 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
         yielded, *here = others[len(changed) + len(side.writes) :]
         record_yield(cx, YieldItem(yielded, yield_flag(here)), e.span)
     return keep_static_facts(side.value, value)
-
-
-def yield_flag(here: list[Term]) -> Array | None:
-    """The flag whether a step reached its `yield`, or None if every step does."""
-    found = here[0] if here else None
-    assert found is None or isinstance(found, Array)
-    return found
 
 
 def keep_static_facts(inside: Term, outside: Term) -> Term:

@@ -9,7 +9,7 @@ from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, 
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
-from difflang.elaborate.statements.loop_iterable import LoopIterable, sum_array_iterable, zip_iterables
+from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable, sum_array_iterable, zip_iterables
 from difflang.elaborate.terms import (
     Array,
     HistoryTerm,
@@ -25,11 +25,8 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
-from difflang.ir.tensor_types import I32, Tensor
 from difflang.syntax import tree
 from difflang.types.language_types import LangType, RecordType, show_type
-
-INDEX_TYPE = Tensor(I32)
 
 
 @elaborates(tree.Range)

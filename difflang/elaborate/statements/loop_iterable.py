@@ -13,8 +13,10 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Array, SumTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import I32, Tensor
 from difflang.types.language_types import map_tensors
+
+INDEX_TYPE = Tensor(I32)
 
 
 class LoopIterable(Struct, frozen=True):

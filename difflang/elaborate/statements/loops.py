@@ -18,8 +18,8 @@ from difflang.elaborate.runtime_checks import and_no_failure, check_step_limit
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.decorators import apply_decorators, checkpoint_attrs
 from difflang.elaborate.statements.desugar_jumps import ForUntil
-from difflang.elaborate.statements.iterables import INDEX_TYPE, as_iterable
-from difflang.elaborate.statements.loop_iterable import LoopIterable
+from difflang.elaborate.statements.iterables import as_iterable
+from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable
 from difflang.elaborate.statements.printing import no_failure_in, separate_failures, suppress_prints
 from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.statements.scatter_loops import loop_as_scatter, write_logs

@@ -16,17 +16,15 @@ from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.runtime_checks import record_failure
 from difflang.elaborate.statements.desugar_jumps import ForUntil
-from difflang.elaborate.statements.loop_iterable import LoopIterable
+from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable
 from difflang.elaborate.terms import Array, HistoryTerm, Term, Tuple, YieldSteps, term_from_leaves
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import BOOL, I32, Tensor
+from difflang.ir.tensor_types import Tensor
 from difflang.passes.dynamic_loop_outputs import ITEM_CAPACITY
 from difflang.syntax import tree
 from difflang.types.join_types import contains_kind
 from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, leaf_types, map_tensors, show_type
 from difflang.types.type_errors import make_error
-
-FLAG_TYPE, INDEX_TYPE = Tensor(BOOL), Tensor(I32)
 
 # Names in loops that read a history. They begin with a space, so no program can use them.
 HERE_NAME, NUMBER_NAME = " here", " number"
