@@ -18,6 +18,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, I64, U32, U64, Tensor
+from difflang.ops.arrays.constants import const
 from difflang.ops.op_factories import tensor_type
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.language_types import AxisSpread
@@ -162,7 +163,7 @@ def has_single_check(body: Graph) -> bool:
     made = {r: e for e in body.eqns for r in e.results}
     choice = made.get(body.results[-len(FAILURE_TYPES)])
     sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and "select" in choice.op.traits else []
-    return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
+    return len(sides) == 2 and all(e is not None and e.op is const for e in sides)
 
 
 def absorb_map_failure(cx: ElabContext, words: Sequence[Value], span: Span, *, in_order: bool, one_check: bool) -> None:

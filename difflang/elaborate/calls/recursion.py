@@ -9,7 +9,6 @@ rejected: functions that always call each other, or call themselves with the sam
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from difflang.base.byte_sizes import tightest_limit
 from difflang.base.check_sites import CheckSite
@@ -33,9 +32,6 @@ from difflang.types.language_types import ClosureType, FnType, LangType, TextTyp
 from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
-
-if TYPE_CHECKING:
-    from difflang.recursion.basic_blocks import GroupFunction
 
 # The param that tells a group whether a check failed before the call; a failure inside the group ends its run.
 NO_FAILURE_LABEL = "well"
@@ -166,6 +162,7 @@ def variant_specific_keys(keys: Sequence[InstanceKey]) -> set[InstanceKey]:
 def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionInstance:
     """The first function of a group as one graph, with the calls within the group turned into a loop."""
     # A late import: most programs have no recursion of run-time depth.
+    from difflang.recursion.basic_blocks import GroupFunction
     from difflang.recursion.stack_machine import build_stack_machine
 
     made = {m.number: m.instance for m in group if m.instance is not None}
@@ -176,7 +173,7 @@ def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionI
     names = " → ".join(f"`{n}`" for n in dict.fromkeys(str(m.code) for m in group))
     chain = f"{names} → `{decl.name}`"
     frames, steps = [session.add_check_site(CheckSite(decl.name_span, chain, room)) for room in ("frames", "steps")]
-    members = {number: group_member(instance) for number, instance in made.items()}
+    members = {number: GroupFunction(*group_member(instance)) for number, instance in made.items()}
     allowed = session.most_steps
     most = (allowed, session.add_check_site(CheckSite(decl.name_span, chain, max_steps=allowed))) if allowed else None
     graph, shared = build_stack_machine(members, first.number, (frames, steps), decl.name_span, decl.name, most)
@@ -202,10 +199,8 @@ def leaf_labels(name: GlobalName, type: LangType) -> list[Hashable]:
     return [(name, i) for i, _ in enumerate(leaf_types(type))]
 
 
-def group_member(instance: FunctionInstance) -> GroupFunction:
+def group_member(instance: FunctionInstance) -> tuple[Graph, tuple[Hashable, ...], bool]:
     """An instance with the params in the order of the stack machine: arguments and key first, then top-level values."""
-    from difflang.recursion.basic_blocks import GroupFunction
-
     graph = instance.graph
     shared = [label for n, t in instance.globals for label in leaf_labels(n, t)]
     params: list[Value] = list(graph.params)
@@ -214,7 +209,7 @@ def group_member(instance: FunctionInstance) -> GroupFunction:
     split = len(params) - len(shared)
     order = (*params[:split], *key, *params[split:], *ok_flag)
     every = (*shared, *[NO_FAILURE_LABEL] * instance.takes_ok_flag)
-    return GroupFunction(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)
+    return Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails
 
 
 # Recursion becomes a loop, and XLA assumes that loops end. It removes one whose results no step changes,
