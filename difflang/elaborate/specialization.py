@@ -38,8 +38,8 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.ops.control.call import call as call_op
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, body_value
 from difflang.types.annotations import AnnotationResolver
@@ -262,7 +262,7 @@ def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: 
     operands = call_operands(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
     results = cx.builder.append(
-        OPS["call"], operands, types, (silence_if_suppressed(cx, instance.graph),), name=code.decl.name
+        call_op, operands, types, (silence_if_suppressed(cx, instance.graph),), name=code.decl.name
     )
     return call_result(cx, instance, results, instance.fails, span)
 

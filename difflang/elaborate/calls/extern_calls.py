@@ -8,9 +8,8 @@ from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext, elaborates
 from difflang.elaborate.terms import Term, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Poly
-from difflang.ops.control.extern_call import ExternFunction, MissingExtern
+from difflang.ops.control.extern_call import ExternFunction, MissingExtern, extern
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import default_dtype
@@ -71,7 +70,7 @@ def call_extern(
             default_dtype(leaf.dtype)
         function = bind_extern(decl, module, types, annotations, result, span)
     cx.builder.span = span
-    results = cx.builder.append(OPS["extern"], operands, tensors, function=function, linear=0)
+    results = cx.builder.append(extern, operands, tensors, function=function, linear=0)
     return term_from_leaves(result, list(results))
 
 

@@ -23,7 +23,8 @@ from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.runtime_checks import cannot_have_failed
 from difflang.elaborate.terms import Term, leaves, term_from_leaves, type_of
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS
+from difflang.ops.control.call import call as call_op
+from difflang.ops.control.cond import cond as cond_op
 from difflang.ops.control.recursive_call import recur
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
@@ -212,12 +213,10 @@ def group_member(instance: FunctionInstance) -> tuple[Graph, tuple[Hashable, ...
     return Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails
 
 
+# ---- Infinite recursion
+
 # Recursion becomes a loop, and XLA assumes that loops end. It removes one whose results no step changes,
 # so `f(x) = f(x)` would silently give 0.
-COND, CALL = OPS["cond"], OPS["call"]
-
-
-# ---- Infinite recursion
 
 
 def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
@@ -267,7 +266,7 @@ def unavoidable_call(graph: Graph, functions: Collection[int]) -> Eqn | None:
     for eqn in graph.eqns:
         if eqn.op is recur and eqn.attrs["function"] in functions:
             return eqn
-        if eqn.op in (COND, CALL) and all(found := [unavoidable_call(r, functions) for r in eqn.regions]):
+        if eqn.op in (cond_op, call_op) and all(found := [unavoidable_call(r, functions) for r in eqn.regions]):
             return found[0]
     return None
 
@@ -283,8 +282,8 @@ def identical_self_call(graph: Graph, function: int) -> Eqn | None:
                 given = eqn.operands[: len(eqn.operands) - (len(FAILURE_TYPES) if eqn.attrs["word"] else 0)]
                 if all([same.get(v) == i for i, v in enumerate(given)]):
                     return eqn
-            elif eqn.op in (COND, CALL):
-                passed = [same.get(v) for v in eqn.operands[eqn.op is COND :]]
+            elif eqn.op in (cond_op, call_op):
+                passed = [same.get(v) for v in eqn.operands[eqn.op is cond_op :]]
                 for region in eqn.regions:
                     known = {p: i for p, i in zip(region.params, passed, strict=True) if i is not None}
                     todo.append((region, known))

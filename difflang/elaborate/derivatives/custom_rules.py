@@ -47,8 +47,8 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ops.ad_interface import unread_params, zeros
+from difflang.ops.control.custom_derivative import custom_derivative, self_call
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import body_value
 from difflang.types.annotations import AnnotationResolver
@@ -107,9 +107,7 @@ def call_with_rule(
     operands += rule_only_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
     graphs = (silence_if_suppressed(cx, ruled.primal), ruled.jvp)
-    results = cx.builder.append(
-        OPS["custom_derivative"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt
-    )
+    results = cx.builder.append(custom_derivative, tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
     return call_result(cx, instance, results, ruled.fails, span)
 
 
@@ -130,7 +128,7 @@ def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: 
     operands += rule_only_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
     types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
-    results = cx.builder.append(OPS["self_call"], tuple(operands), types, name=code.decl.name, results=types)
+    results = cx.builder.append(self_call, tuple(operands), types, name=code.decl.name, results=types)
     return call_result(cx, rule.instance, results, rule.fails, span)
 
 

@@ -35,9 +35,9 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import unread_params
+from difflang.ops.loop.invertible_op import invertible
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode, LambdaCode
@@ -63,7 +63,7 @@ def call_invertible(
     ordered = tuple([operands[i] for i in made.order])
     results = tuple(r.type for r in made.step.results)
     graphs = (silence_if_suppressed(cx, made.step), made.inverse)
-    found = cx.builder.append(OPS["invertible"], ordered, results, graphs, state=made.state, name=code.decl.name)
+    found = cx.builder.append(invertible, ordered, results, graphs, state=made.state, name=code.decl.name)
     return call_result(cx, instance, found, instance.fails, span)
 
 

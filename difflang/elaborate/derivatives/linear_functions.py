@@ -45,7 +45,7 @@ from difflang.elaborate.terms import (
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
+from difflang.ops.control.call import call as call_op
 from difflang.types.function_code import AscribedCode, DerivativeCode, LambdaCode, LinearMapCode
 from difflang.types.join_types import least_common_type
 from difflang.types.language_types import (
@@ -126,7 +126,7 @@ def apply_map(cx: ElabContext, code: LinearMapCode, captures: tuple[Term, ...], 
     cx.builder.span = span
     types = tuple([r.type for r in code.graph.results])
     owned = tuple(map(cx.builder.capture, [*residuals, *numbers]))
-    results = cx.builder.append(OPS["call"], owned, types, (code.graph,), name="linear")
+    results = cx.builder.append(call_op, owned, types, (code.graph,), name="linear")
     return build_tangent(code.gives, ours, map(Array, results))
     yield
 

@@ -22,9 +22,9 @@ from difflang.elaborate.terms import Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
-from difflang.ir.op import OPS
 from difflang.ops.ad_interface import zeros
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
+from difflang.ops.control.custom_linear_solve import custom_linear_solve
 from difflang.ops.control.print_effect import without_prints
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
@@ -89,7 +89,7 @@ def call_solver(
     regions = (silence_if_suppressed(cx, solver), without_prints(other), without_prints(move_params_last(apply, at)))
     types = tuple(r.type for r in regions[0].results)
     order = [*[v for i, v in enumerate(operands) if i not in at], *[operands[i] for i in at]]
-    found = cx.builder.append(OPS["custom_linear_solve"], tuple(order), types, regions, consts=len(order) - len(at))
+    found = cx.builder.append(custom_linear_solve, tuple(order), types, regions, consts=len(order) - len(at))
     numbers, tags = iter(found), iter(tags_of(rhs))
     results = [next(numbers if number else tags) for number in kinds]
     return call_result(cx, solve, (*results, *numbers), fails, span)

@@ -15,9 +15,10 @@ from difflang.elaborate.statements.regions import close_regions
 from difflang.elaborate.terms import Array, IndexedLoop, PoisonTerm, Term, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
+from difflang.ops.control.map import map_ as map_op
+from difflang.ops.loop.loop_op import loop as loop_op
 from difflang.types.join_types import add_tags, has_runtime_text
 from difflang.types.language_types import leaf_types, map_tensors
 
@@ -76,7 +77,7 @@ def emit_map(
     else:
         cx.builder.span = span
         operands = tuple(map(cx.builder.capture, [*consts, iota, *iterable.arrays, *indexed.arrays]))
-        results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
+        results = cx.builder.append(map_op, operands, types, (graph,), consts=len(consts), length=length)
     if word:
         one_check = has_single_check(graph)
         absorb_map_failure(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
@@ -103,7 +104,7 @@ def map_sequentially(
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [cx.integer_array(length, span).value, *consts, start, *xs]))
     attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
-    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (body,), **attrs)[2:]
+    return cx.builder.append(loop_op, operands, (Tensor(I32), BOOL_SCALAR, *types), (body,), **attrs)[2:]
 
 
 def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:

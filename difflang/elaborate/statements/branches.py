@@ -19,9 +19,9 @@ from difflang.elaborate.terms import UNIT_TERM, Array, PoisonTerm, Term, Tuple, 
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, I32, Tensor
+from difflang.ops.control.cond import cond as cond_op
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import body_value
 from difflang.types.type_errors import condition_type_error
@@ -124,7 +124,7 @@ def emit_cond(
     consts, graphs = close_regions([then.builder, other.builder], sides, [[], []], [0, 0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [predicate.value, *consts]))
-    results = iter(cx.builder.append(OPS["cond"], operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
+    results = iter(cx.builder.append(cond_op, operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
     term, *terms = [build_term(t, results) for t in types]
     for i, new in zip(changed, terms, strict=True):
         variables[i].term = rebind_term(variables[i].term, new)

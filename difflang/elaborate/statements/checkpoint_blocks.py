@@ -12,7 +12,7 @@ from difflang.elaborate.statements.branches import BranchSide, elaborate_side, r
 from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.terms import Array, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.ir.op import OPS
+from difflang.ops.control.checkpoint_block import checkpoint as checkpoint_op
 from difflang.syntax import tree
 
 
@@ -34,7 +34,7 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
     values = [v for t, type in zip(terms, types, strict=True) for v in leaves(widen_to_type(side.builder, t, type))]
     consts, (graph,) = close_regions([side.builder], [[*values, *saved]], [[]], [0])
     cx.builder.span = e.span
-    results = iter(cx.builder.emit(OPS["checkpoint"], consts, (graph,), results=len(values), recompute=False))
+    results = iter(cx.builder.emit(checkpoint_op, consts, (graph,), results=len(values), recompute=False))
     value, *others = [build_term(t, results) for t in types]
     for (binding, _), new in zip(changed, others, strict=False):
         binding.term = rebind_term(binding.term, new)

@@ -45,9 +45,9 @@ from difflang.elaborate.terms import (
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, Tensor, sequence_item_type, stacked_type
+from difflang.ops.loop.loop_op import loop as loop_op
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 from difflang.types.join_types import add_tags
@@ -301,7 +301,7 @@ def emit_loop(
     exact = over.length is not None and len(graphs) == 1
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.row_count, "exact": exact}
     attrs |= checkpoint
-    results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
+    results = iter(cx.builder.append(loop_op, operands, types, tuple(graphs), **attrs, reverse=over.backwards))
     count = next(results)
     for binding in variables:
         old = binding.term

@@ -18,9 +18,8 @@ from difflang.elaborate.runtime_checks import cannot_have_failed, no_failure_val
 from difflang.elaborate.terms import UNIT_TERM, InterpolatedValue, PoisonTerm, Term, TextTerm, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, Tensor
-from difflang.ops.control.print_effect import without_prints
+from difflang.ops.control.print_effect import print_op, without_prints
 from difflang.types.text_templates import string_template
 from difflang.types.type_errors import DeferCheck, make_error
 
@@ -59,7 +58,7 @@ def emit_print(cx: ElabContext, when: Value | None, text: TextTerm, span: Span, 
     when = when or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [when, *leaves(text)]))
-    cx.builder.append(OPS["print"], operands, (), text=string_template(text.type), site=site)
+    cx.builder.append(print_op, operands, (), text=string_template(text.type), site=site)
 
 
 def static_text(text: TextTerm, span: Span, what: str) -> str:
