@@ -18,7 +18,6 @@ MOST_MODULES = 24  # in one folder
 LARGEST_CYCLE, MOST_IN_CYCLES = 3, 12  # modules
 LATE_ROOMS = {None, "cli", "lsp", "api", "plugin", "notebook"}  # which load what is heavy when it is needed
 MOST_LATE_IMPORTS = 15  # in the other rooms
-TANGLED_ROOMS = {"elaborate"}  # not yet held to the limits on cycles and late imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +256,13 @@ def test_each_room_has_the_cycles_that_the_page_says_and_no_others() -> None:
 
 
 def test_cycles_are_small() -> None:
-    sizes = [n for room, several in drawn_cycles().items() if room not in TANGLED_ROOMS for n in several]
+    sizes = [n for several in drawn_cycles().values() for n in several]
     assert max(sizes, default=0) <= LARGEST_CYCLE and sum(sizes) <= MOST_IN_CYCLES
 
 
 def test_any_module_can_be_imported_first() -> None:
     """Imports at once make no cycle, so none finds a module that is half done."""
-    assert [group for group in cycles(edges(at_once=True)) if room_of(group[0]) not in TANGLED_ROOMS] == []
+    assert cycles(edges(at_once=True)) == []
 
 
 def test_few_imports_wait_for_a_call() -> None:
@@ -275,7 +274,7 @@ def test_few_imports_wait_for_a_call() -> None:
         if each.late and each.module.partition(".")[0] == "difflang"
     }
     doors = {(m, n) for m, n in late if room_of(m) in LATE_ROOMS or m == "difflang.runtime"}
-    assert len([m for m, _ in late - doors if room_of(m) not in TANGLED_ROOMS]) <= MOST_LATE_IMPORTS
+    assert len(late - doors) <= MOST_LATE_IMPORTS
 
 
 def test_cycles_are_found() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from difflang.types.module_scope import HostVars
 
 if TYPE_CHECKING:
     from difflang.driver.interactive_session import SessionSnapshot
+    from difflang.tools.rule_faults import LeavesOf
 
 
 def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
@@ -43,10 +44,7 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
         for rule, program in rules:
             found = cache.get(rule)
             if found is None:
-                # Heavy imports, which a remembered verdict does without.
-                from difflang.tools.rule_faults import lazy_leaves, verify_rule
-
-                found = verify_rule(rule, program, list(files), partial(lazy_leaves, files))
+                found = verdict_of(rule, program, files)
                 cache.put(rule, found)
             for diagnostic in found:
                 if diagnostic.severity == "warning":
@@ -57,6 +55,19 @@ def verify_rules(checked: CheckedProgram, path: Path | None) -> None:
         # The values of the files were bound for these comparisons only.
         for module in checked.module.transitive_imports():
             module.host = HostVars()
+
+
+def verdict_of(
+    rule: tree.Rule,
+    program: CheckedProgram,
+    files: Mapping[CheckedProgram, Path | None],
+    leaves: LeavesOf | None = None,
+) -> tuple[Diagnostic, ...]:
+    """What is wrong with a rule; `leaves` are the top-level values of a program, read from its file by default."""
+    # Heavy imports, which a remembered verdict does without.
+    from difflang.tools.rule_faults import lazy_leaves, verify_rule
+
+    return verify_rule(rule, program, list(files), leaves or partial(lazy_leaves, files))
 
 
 def own_files(checked: CheckedProgram, path: Path | None) -> dict[CheckedProgram, Path | None]:
@@ -81,9 +92,7 @@ def session_rule_faults(snapshot: SessionSnapshot, rules: Sequence[tree.Rule]) -
     program = snapshot.checked
     for rule in rules:
         if not rule.unchecked and rule.name in program.module.fns:
-            from difflang.tools.rule_faults import verify_rule
-
-            yield from verify_rule(rule, program, (program,), lambda _: snapshot.leaves)
+            yield from verdict_of(rule, program, {program: None}, lambda _: snapshot.leaves)
 
 
 def program_of_import(checked: CheckedProgram, file: ModuleFile) -> CheckedProgram:
