@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Concatenate, Literal, Protocol
 
 from msgspec import Struct
 
+from difflang.ir.array_types import Jax, JaxArray
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.symbolic_dims import Dim
@@ -74,6 +75,8 @@ class StrictTypeSolver:
 STRICT_SOLVER = StrictTypeSolver()
 
 OpRule = Callable[..., Any]
+# The lowering of an op with one result and without regions.
+ArrayLowerRule = Callable[Concatenate[Jax, ...], JaxArray]
 MaybeValue = Value | None
 
 

@@ -9,18 +9,29 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+from difflang.ir.array_types import Jax, JaxArray, JaxNumpyModule, LaxModule
 
 # XLA reassociates constants: `(1 + x) - 1` becomes `x`. No formula here depends on such a difference.
 LN2 = math.log(2.0)
 
 
-def lower_in_f64(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Callable[[Any], Any]]) -> Any:
+class Arithmetic(Protocol):
+    """The operators of Python, or `jax.lax`, which traces twice as fast."""
+
+    def add(self, x: Any, y: Any, /) -> Any: ...
+    def mul(self, x: Any, y: Any, /) -> Any: ...
+
+
+def lower_in_f64(
+    formula: Callable[[JaxNumpyModule, JaxArray], JaxArray], otherwise: Callable[[LaxModule], Callable[..., JaxArray]]
+) -> Callable[[Jax, JaxArray], JaxArray]:
     """A lowering rule: a formula in f64, and in narrower types the function of `jax.lax` that `otherwise` picks."""
 
-    def lower(jax: Any, x: Any) -> Any:
+    def lower(jax: Jax, x: JaxArray) -> JaxArray:
         return formula(jax.numpy, x) if x.dtype == np.float64 else otherwise(jax.lax)(x)
 
     return lower
@@ -34,8 +45,8 @@ def nested_series(ratios: Any, t: Any) -> Any:
     return total
 
 
-def horner(coefficients: Sequence[float], x: Any, arithmetic: Any = operator) -> Any:
-    """By Horner's rule, highest power first. `arithmetic` may be `jax.lax`, which traces twice as fast as operators."""
+def horner(coefficients: Sequence[float], x: Any, arithmetic: Arithmetic = operator) -> Any:
+    """By Horner's rule, highest power first."""
     first, second, *rest = coefficients if arithmetic is operator else map(x.dtype.type, coefficients)
     total = arithmetic.add(arithmetic.mul(first, x), second)
     for c in rest:

@@ -13,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 from msgspec import Struct, field
 
-from difflang.ir.graph import Eqn, Value, Values
+from difflang.ir.array_types import Array, Jax, JaxArray, NestedNumbers
+from difflang.ir.graph import Attr, Eqn, Value, Values
 from difflang.ir.op import (
     OPS,
     Inactive,
@@ -29,7 +30,6 @@ from difflang.ir.op import (
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
 
-Array = np.ndarray[Any, Any]
 # The types for functions that have a complex derivative.
 HOLOMORPHIC_DTYPES = FLOATS + COMPLEXES
 
@@ -57,7 +57,7 @@ class FixedOperand(Struct, frozen=True):
     Without a dtype it takes the one under test.
     """
 
-    data: Any
+    data: NestedNumbers
     dtype: DType | None = None
 
 
@@ -65,14 +65,14 @@ class OpExample(Struct, frozen=True):
     """One use of an op. An operand is a shape, drawn from `draw` in the dtype under test, or a `FixedOperand`."""
 
     operands: tuple[tuple[int, ...] | FixedOperand, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    attrs: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
     draw: UniformSamples | GradedMatrices = UniformSamples()
 
 
 OpSamples = UniformSamples | tuple[UniformSamples, ...] | tuple[OpExample, ...]
 
 
-def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
+def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Attr]:
     """The `axes` attribute of an op under one more leading axis."""
     return {"axes": tuple([a + 1 for a in axes])}
 
@@ -103,7 +103,7 @@ def static_size(size: Dim) -> int:
 def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
     """All operands and the result have one type."""
 
-    def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
+    def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Attr) -> Tensor:
         if accepts:
             same.accepts(x, accepts)
         for other in others:
@@ -117,7 +117,7 @@ def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
 def upcast_half_reference(function: OpRule) -> OpRule:
     """A reference that computes 16-bit floats in f32 and rounds once; the result has the first operand's dtype."""
 
-    def reference(x: Array, *others: Array, **attrs: Any) -> Array:
+    def reference(x: Array, *others: Array, **attrs: Attr) -> Array:
         if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
             wide = [a.astype(np.float32) for a in (x, *others)]
             return np.asarray(function(*wide, **attrs)).astype(x.dtype)
@@ -253,11 +253,11 @@ def remaining_axes(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i for i in range(rank) if i not in axes)
 
 
-def is_complex_array(jax: Any, x: Any) -> bool:
+def is_complex_array(jax: Jax, x: JaxArray) -> bool:
     """Whether a JAX array is complex: for lowerings."""
     return jax.numpy.issubdtype(x.dtype, np.complexfloating)
 
 
-def scalar_like(x: Array, value: float) -> Any:
+def scalar_like(x: JaxArray, value: float) -> JaxArray:
     """A scalar of an array's dtype, for lowerings: JAX's operators combine it with the array."""
     return np.asarray(value, x.dtype)[()]

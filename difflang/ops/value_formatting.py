@@ -17,24 +17,28 @@ from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array
+
 # A string, or one of the tuples above.
 TemplatePart = Any
 TextTemplate = tuple[TemplatePart, ...]
+
+HostNumber = bool | int | float | complex
 
 FORMAT_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
 MOST_DIGITS = 1000
 
 
-def render_template(template: TextTemplate, arrays: Iterable[Any]) -> str:
+def render_template(template: TextTemplate, arrays: Iterable[Array]) -> str:
     """The text of a template with these arrays. Errors: ValueError for a format that does not fit."""
     return render_parts(template, iter(arrays))
 
 
-def render_parts(template: TextTemplate, arrays: Iterator[Any]) -> str:
+def render_parts(template: TextTemplate, arrays: Iterator[Array]) -> str:
     return "".join([part if isinstance(part, str) else render_part(part, arrays) for part in template])
 
 
-def render_part(part: TemplatePart, arrays: Iterator[Any]) -> str:
+def render_part(part: TemplatePart, arrays: Iterator[Array]) -> str:
     match part:
         case ("number", spec):
             return format_number(np.asarray(next(arrays)), spec)
@@ -52,7 +56,9 @@ def render_part(part: TemplatePart, arrays: Iterator[Any]) -> str:
             raise AssertionError(part)
 
 
-def render_tagged(tag: Any, marks: tuple[int, ...], templates: tuple[TextTemplate, ...], parts: list[list[Any]]) -> str:
+def render_tagged(
+    tag: Array, marks: tuple[int, ...], templates: tuple[TextTemplate, ...], parts: list[list[Array]]
+) -> str:
     """The value that a tag selects, or those of an array of tags."""
     if tag.ndim == 0:
         place = marks.index(tag.item())
@@ -82,7 +88,7 @@ def count_arrays(template: TextTemplate) -> int:
 # ---- Numbers
 
 
-def format_value(x: Any, spec: str) -> str:
+def format_value(x: HostNumber | str, spec: str) -> str:
     """A number or a text in a Python format, independent of the locale. Errors: ValueError."""
     if not spec:
         return str(x)
@@ -96,7 +102,7 @@ def format_value(x: Any, spec: str) -> str:
     return format(x, spec)
 
 
-def format_number(array: Any, spec: str = "") -> str:
+def format_number(array: Array, spec: str = "") -> str:
     """A number or an array with the shortest digits that identify each value, rows in brackets."""
     if array.ndim == 0:
         value = array[()]
@@ -105,12 +111,12 @@ def format_number(array: Any, spec: str = "") -> str:
     return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter=formatter)  # type: ignore[call-overload]
 
 
-def to_python_value(value: Any) -> Any:
+def to_python_value(value: np.generic | Array) -> HostNumber | str:
     """A NumPy number as a Python one, a boolean as a word."""
     return ("true" if value else "false") if isinstance(value, np.bool_) else value.item()
 
 
-def format_scalar(value: Any) -> str:
+def format_scalar(value: HostNumber | np.generic | Array) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (complex, np.complexfloating)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, LaxModule, NumpyModule
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, Root, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, UnknownSize
@@ -16,7 +18,6 @@ from difflang.ops.elementwise.comparison_and_logic import eq, gt, lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.roots_and_distances import one_if_zero, safe_max_exponent
 from difflang.ops.op_factories import (
-    Array,
     FixedOperand,
     OpExample,
     UniformSamples,
@@ -71,12 +72,12 @@ def upcast_half_array(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
-def one_flop_per_element(x: Any, *, axes: Ints) -> Any:
+def one_flop_per_element(x: Tensor, *, axes: Ints) -> Dim:
     """The flops of an op that uses every element once."""
-    return np.prod(x.shape)
+    return prod(x.shape)
 
 
-def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
+def sum_lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
     """Sums of 16-bit floats accumulate in f32 and are rounded once."""
     if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
         total = jax.lax.reduce_sum(jax.lax.convert_element_type(x, np.float32), axes)
@@ -188,6 +189,11 @@ HALVING_STEPS = 2
 SMALL_SIZE = VECTOR_ROWS**2
 
 
+# Of an array along axes, and of two arrays element by element.
+Reduction = Callable[[JaxArray, Ints], JaxArray]
+Combination = Callable[[JaxArray, JaxArray], JaxArray]
+
+
 def vectorized_reduction(name: str, combine: str) -> OpRule:
     """The lowering of a reduction by one of `lax`, where elements may come in any order and more than once.
 
@@ -197,7 +203,7 @@ def vectorized_reduction(name: str, combine: str) -> OpRule:
     have to compute each element's position.) For floats XLA calls a library.
     """
 
-    def lower(jax: Any, x: Any, *, axes: Ints) -> Any:
+    def lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
         reduce, merge = getattr(jax.lax, name), getattr(jax.lax, combine)
         if len(axes) == x.ndim and x.dtype.kind in "biu":
             if x.ndim == 1:
@@ -209,7 +215,7 @@ def vectorized_reduction(name: str, combine: str) -> OpRule:
     return lower
 
 
-def merge_rows(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
+def merge_rows(lax: LaxModule, x: JaxArray, reduce: Reduction, merge: Combination) -> JaxArray:
     while x.size > VECTOR_ROWS:
         width = -(-x.size // VECTOR_ROWS)
         height = x.size // width
@@ -220,7 +226,7 @@ def merge_rows(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
     return x
 
 
-def merge_halves(lax: Any, x: Any, merge: Any) -> Any:
+def merge_halves(lax: LaxModule, x: JaxArray, merge: Combination) -> JaxArray:
     for _ in range(HALVING_STEPS):
         axis = int(np.argmax(x.shape))
         size = x.shape[axis]
@@ -230,19 +236,19 @@ def merge_halves(lax: Any, x: Any, merge: Any) -> Any:
     return x
 
 
-def dtype_minimum(dtype: np.dtype[Any]) -> Any:
+def dtype_minimum(dtype: np.dtype[Any]) -> float:
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def dtype_maximum(dtype: np.dtype[Any]) -> Any:
+def dtype_maximum(dtype: np.dtype[Any]) -> float:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
 def reduce_extremum_op(
     name: str,
     loses: Op,
-    reduce: Any,
-    start: Callable[[np.dtype[Any]], Any],
+    reduce: Callable[..., Array | np.generic],
+    start: Callable[[np.dtype[Any]], float],
     lower: OpRule,
     doc: str,
 ) -> Op:
@@ -308,7 +314,7 @@ def arg_extremum_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     return Tensor(I32, x.drop_axes(axis).shape)
 
 
-def arg_extremum_op(name: str, find: Any, lower: OpRule, doc: str) -> Op:
+def arg_extremum_op(name: str, find: Callable[..., Array], lower: OpRule, doc: str) -> Op:
     return inactive_op(
         name,
         type=arg_extremum_type,
@@ -371,7 +377,7 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
 # ---- The Euclidean length
 
 
-def norm_formula(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:
+def norm_formula(m: NumpyModule[ArrayT], x: ArrayT, axes: Ints, held: Callable[[ArrayT], ArrayT]) -> ArrayT:
     """Scaled by a power of two, which is exact, so that the greatest square neither overflows nor underflows.
 
     `held` is a barrier: a compiler that knows x, and with it the unit, would square x first and divide by the square of
@@ -386,10 +392,10 @@ def norm_formula(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:
 
 
 def norm_reference(x: Array, *, axes: Ints) -> Array:
-    return np.asarray(norm_formula(np, upcast_half_array(x), axes, lambda unit: unit)).astype(x.dtype)
+    return np.asarray(norm_formula(NUMPY, upcast_half_array(x), axes, lambda unit: unit)).astype(x.dtype)
 
 
-def norm_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
+def norm_lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
     narrow = x.dtype.itemsize == 2
     wide = jax.lax.convert_element_type(x, np.float32) if narrow else x
     return jax.lax.convert_element_type(norm_formula(jax.numpy, wide, axes, jax.lax.optimization_barrier), x.dtype)

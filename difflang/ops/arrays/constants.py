@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Attr
 from difflang.ir.op import Fill, TypeSolver
 from difflang.ir.tensor_types import (
     BF16,
@@ -25,10 +26,10 @@ from difflang.ir.tensor_types import (
     numpy_dtype,
 )
 from difflang.numerics.decimal_numbers import round_f64
-from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op, static_size
+from difflang.ops.op_factories import FixedOperand, OpExample, inactive_op, static_size
 
 
-def type_from_attr(same: TypeSolver, *, type: Type, **_: Any) -> Type:
+def type_from_attr(same: TypeSolver, *, type: Type, **_: Attr) -> Type:
     return type
 
 
@@ -40,17 +41,17 @@ def const_reference(*, value: complex, type: Tensor) -> Array:
     return np.full(static_shape(type), const_fill_value(value=value, type=type))
 
 
-def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
+def const_lower(jax: Jax, *, value: complex, type: Tensor) -> JaxArray:
     """As `lax.full`, without converting a number that already has the type."""
     number = const_fill_value(value=value, type=type)
     return jax.lax.broadcast(number, type.shape) if type.shape else jax.lax.full((), number)
 
 
-def const_fill_value(*, value: complex, type: Tensor) -> Any:
+def const_fill_value(*, value: complex, type: Tensor) -> JaxArray:
     return numbers_of_dtype(value, type.dtype)[()]
 
 
-def numbers_of_dtype(numbers: Any, dtype: DType) -> Array:
+def numbers_of_dtype(numbers: complex | Iterable[complex], dtype: DType) -> Array:
     """Numbers of a program as an array, each rounded once."""
     return (
         round_f64(np.asarray(numbers, np.float64), numpy_dtype(dtype))
@@ -59,7 +60,7 @@ def numbers_of_dtype(numbers: Any, dtype: DType) -> Array:
     )
 
 
-def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
+def dense_type(same: TypeSolver, *, data: tuple[complex, ...], type: Tensor) -> Tensor:
     size = 1
     for n in type.shape:
         size = size * n
@@ -67,7 +68,7 @@ def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tens
     return type
 
 
-def dense_array(data: Iterable[Any], type: Tensor) -> Array:
+def dense_array(data: Iterable[complex], type: Tensor) -> Array:
     return numbers_of_dtype(tuple(data), type.dtype).reshape(static_shape(type))
 
 

@@ -6,19 +6,20 @@ overflows where the answer does not; elsewhere they are grouped as a tree too.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from difflang.ir.graph import Value
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, BOOLS, F64, I8, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.arrays.axis_reductions import upcast_half_array
 from difflang.ops.arrays.shape_manipulation import pad
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
 from difflang.ops.op_factories import (
     HOLOMORPHIC_DTYPES,
-    Array,
     FixedOperand,
     OpExample,
     along_new_axis,
@@ -50,11 +51,11 @@ def along_axis_type(accepts: tuple[DType, ...]) -> OpRule:
     return type
 
 
-def batched_axis_attr(n: Any, *, axis: int, reverse: bool) -> dict[str, Any]:
+def batched_axis_attr(n: Dim, *, axis: int, reverse: bool) -> dict[str, Attr]:
     return {"axis": axis + 1, "reverse": reverse}
 
 
-def cumulative_reference(accumulate: Any) -> OpRule:
+def cumulative_reference(accumulate: Callable[..., Array]) -> OpRule:
     """A reference: NumPy's cumulative function, from the end if `reverse`; 16-bit floats in f32."""
 
     def reference(x: Array, *, axis: int, reverse: bool) -> Array:
@@ -68,7 +69,7 @@ def cumulative_reference(accumulate: Any) -> OpRule:
 def accumulate_in_f32(lower: OpRule) -> OpRule:
     """A lowering that accumulates 16-bit floats in f32, and rounds at the end."""
 
-    def rule(jax: Any, *xs: Any, **attrs: Any) -> Any:
+    def rule(jax: Jax, *xs: JaxArray, **attrs: Attr) -> JaxArray:
         last = xs[-1]
         if last.dtype.itemsize > 2 or not jax.numpy.issubdtype(last.dtype, np.floating):
             return lower(jax, *xs, **attrs)
@@ -104,6 +105,9 @@ cumsum = linear_op(
 
 # ---- Linear recurrences
 
+# Whether it starts afresh, the factor and the term.
+AffineStep = tuple[JaxArray, JaxArray, JaxArray]
+
 
 def recurrence_type(same: TypeSolver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: int, reverse: bool) -> Tensor:
     same.accepts(fresh, BOOLS)
@@ -125,11 +129,11 @@ def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse
     return np.moveaxis(result, 0, axis).astype(b.dtype)
 
 
-def sequential_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def sequential_recurrence(jax: Jax, fresh: JaxArray, a: JaxArray, b: JaxArray, *, axis: int, reverse: bool) -> JaxArray:
     """One position after the other."""
     lax, numpy = jax.lax, jax.numpy
 
-    def step(z: Any, at: Any) -> Any:
+    def step(z: JaxArray, at: AffineStep) -> tuple[JaxArray, JaxArray]:
         new, factor, term = at
         z = lax.select(new, term, factor * z + term)
         return z, z
@@ -140,18 +144,20 @@ def sequential_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, re
     return numpy.moveaxis(lax.scan(step, start, places, reverse=reverse)[1], 0, axis)
 
 
-def associative_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def associative_recurrence(
+    jax: Jax, fresh: JaxArray, a: JaxArray, b: JaxArray, *, axis: int, reverse: bool
+) -> JaxArray:
     """Steps z -> a z + b composed pairwise; a `fresh` step discards those before it."""
     select = jax.lax.select
 
-    def compose(first: Any, second: Any) -> Any:
+    def compose(first: AffineStep, second: AffineStep) -> AffineStep:
         (old, a, b), (new, c, d) = first, second
         return old | new, select(new, c, a * c), select(new, d, c * b + d)
 
     return jax.lax.associative_scan(compose, (fresh, a, b), reverse=reverse, axis=axis)[2]
 
 
-def recurrence_lower(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def recurrence_lower(jax: Jax, fresh: JaxArray, a: JaxArray, b: JaxArray, *, axis: int, reverse: bool) -> JaxArray:
     def bind_axis(how: OpRule) -> OpRule:
         return lambda *xs: how(jax, *xs, axis=axis, reverse=reverse)
 
@@ -208,11 +214,11 @@ def cumprod_jvp(dx: Value, y: Value, x: Value, *, axis: int, reverse: bool) -> V
     return recurrence.one(nowhere, x, shift_along_axis(y, axis, reverse, 1.0) * dx, axis=axis, reverse=reverse)
 
 
-def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+def cumprod_lower(jax: Jax, x: JaxArray, *, axis: int, reverse: bool) -> JaxArray:
     lax, numpy = jax.lax, jax.numpy
 
-    def sequential_cumprod(x: Any) -> Any:
-        def step(z: Any, factor: Any) -> Any:
+    def sequential_cumprod(x: JaxArray) -> JaxArray:
+        def step(z: JaxArray, factor: JaxArray) -> tuple[JaxArray, JaxArray]:
             return z * factor, z * factor
 
         places = numpy.moveaxis(x, axis, 0)
@@ -249,7 +255,7 @@ def argsort_type(same: TypeSolver, x: Tensor, *, axis: int, descending: bool) ->
     return Tensor(I32, x.shape)
 
 
-def reverse_axis(x: Any, axis: int) -> Any:
+def reverse_axis(x: Array, axis: int) -> Array:
     return x[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
@@ -261,7 +267,7 @@ def argsort_reference(x: Array, *, axis: int, descending: bool) -> Array:
     return (x.shape[axis] - 1 - reverse_axis(order, axis)).astype(np.int32)
 
 
-def argsort_lower(jax: Any, x: Any, *, axis: int, descending: bool) -> Any:
+def argsort_lower(jax: Jax, x: JaxArray, *, axis: int, descending: bool) -> JaxArray:
     """JAX's stable sort treats zeros of both signs as equal, and NaNs of every kind as greater than all numbers."""
     lax = jax.lax
     places = lax.broadcasted_iota(np.int32, x.shape, axis)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
@@ -20,7 +20,6 @@ from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.batching_rules import batch_gather, batch_scatter, batch_slice, batch_update, clamp_index
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
-    Array,
     FixedOperand,
     OpExample,
     inactive_op,
@@ -205,18 +204,18 @@ def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
     return result
 
 
-def stack_indices(jax: Any, indices: tuple[Any, ...]) -> Any:
+def stack_indices(jax: Jax, indices: tuple[JaxArray, ...]) -> JaxArray:
     """The index arrays stacked along a last axis, as XLA takes them."""
     lax = jax.lax
     return lax.concatenate([lax.expand_dims(i, (i.ndim,)) for i in indices], indices[0].ndim)
 
 
-def scatter_dims(jax: Any, rank: int, indices: tuple[Any, ...], axes: Ints) -> Any:
+def scatter_dims(jax: Jax, rank: int, indices: tuple[JaxArray, ...], axes: Ints) -> JaxArray:
     batch, rest = indices[0].ndim, rank - len(axes)
     return jax.lax.ScatterDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
 
 
-def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
+def gather_lower(jax: Jax, x: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
     """In this mode JAX adds nothing to XLA's own gather, which clamps an index out of range."""
     lax = jax.lax
     batch, rest = indices[0].ndim, x.ndim - len(axes)
@@ -225,7 +224,7 @@ def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
     return lax.gather(x, stack_indices(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def indices_in_range_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> Any:
+def indices_in_range_lower(jax: Jax, indices: tuple[JaxArray, ...], sizes: Ints) -> JaxArray:
     lax = jax.lax
     good = [
         lax.bitwise_and(lax.ge(i, i.dtype.type(0)), lax.lt(i, i.dtype.type(n)))
@@ -234,7 +233,7 @@ def indices_in_range_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> A
     return reduce(lax.bitwise_and, good)
 
 
-def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
+def last_writes_lower(jax: Jax, *indices: JaxArray, sizes: Ints) -> JaxArray:
     """The greatest ordinal written to each position wins: a maximum does not depend on the order of writes."""
     lax, shape = jax.lax, indices[0].shape
     count = int(np.prod(shape, dtype=np.int64))
@@ -249,7 +248,7 @@ def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
     return lax.bitwise_and(indices_in_range_lower(jax, indices, sizes), stays)
 
 
-def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+def scatter_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
     """Writes that are overwritten later are sent out of range and dropped: XLA promises no order among duplicates."""
     lax = jax.lax
     wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes))
@@ -261,7 +260,7 @@ def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> 
     )  # fmt: skip
 
 
-def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+def scatter_add_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
     lax = jax.lax
     return lax.scatter_add(
         x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),

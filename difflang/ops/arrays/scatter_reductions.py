@@ -5,11 +5,13 @@ Each equals a loop over the updates in row-major order, and the derivative is th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
@@ -38,7 +40,6 @@ from difflang.ops.batching_rules import batch_scatter
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, logical_and, lt, ne
 from difflang.ops.elementwise.linear_arithmetic import select, truncate
 from difflang.ops.op_factories import (
-    Array,
     FixedOperand,
     OpExample,
     UniformSamples,
@@ -58,7 +59,7 @@ SAMPLES = (
 )
 
 
-def sequential_scatter_reference(combine: Any) -> OpRule:
+def sequential_scatter_reference(combine: Callable[[Array, Array], Array]) -> OpRule:
     """A reference: one update after the other."""
 
     def reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
@@ -91,7 +92,7 @@ def first_claims_reference(claims: Array, *indices: Array, shape: Ints, axes: In
     return result
 
 
-def first_claims_lower(jax: Any, claims: Any, *indices: Any, shape: Ints, axes: Ints) -> Any:
+def first_claims_lower(jax: Jax, claims: JaxArray, *indices: JaxArray, shape: Ints, axes: Ints) -> JaxArray:
     """Each position gets the least ordinal that claims it: a minimum does not depend on the order of writes."""
     lax, lead = jax.lax, indices[0].shape
     count = prod(lead)
@@ -142,11 +143,18 @@ def mask_tangent(wins: Value, d: Value) -> Value:
     return select.one(wins, d, zeros_of_type(d, d.type))
 
 
-def scatter_extremum_op(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc: str) -> Op:
+def scatter_extremum_op(
+    name: str,
+    better: Op,
+    reference: Callable[[Array, Array], Array],
+    lower: str,
+    nothing: Callable[[np.dtype[Any]], float],
+    doc: str,
+) -> Op:
     def x_rule(dx: Value, y: Value, x: Value, *_: Value, axes: Ints) -> Value:
         return select.one(better.one(y, x), zeros_of_type(dx, dx.type), dx)
 
-    def lowering(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+    def lowering(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
         """XLA's max and min propagate NaN, but here a NaN update never wins: replace it by the neutral element."""
         lax = jax.lax
         if jax.numpy.issubdtype(x.dtype, np.floating):
@@ -246,7 +254,7 @@ def flat_positions(places: list[Value], sizes: list[int]) -> Value:
     return select.one(good, number, full_like(number, total))
 
 
-def scatter_mul_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
+def scatter_mul_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
     lax = jax.lax
     return lax.scatter_mul(
         x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.op import AxisPermutation, Fill, Op, TypeSolver, UndefinedPrimal, Window
+from difflang.ir.op import AxisPermutation, Fill, Op, OpRule, TypeSolver, UndefinedPrimal, Window
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
 from difflang.ops.batching_rules import BatchedFunction, broadcast_all
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
-    Array,
     OpExample,
     PerOperandRules,
     along_new_axis,
@@ -182,7 +181,7 @@ def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Te
     return first.resized(axis, total)
 
 
-def concat_transpose(position: int) -> Any:
+def concat_transpose(position: int) -> OpRule:
     """The cotangent of one part: its slice of the whole."""
 
     def rule(ct: Value, *parts: Operand, axis: int) -> Value:
@@ -205,7 +204,7 @@ def slice_axis(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Val
 MAX_SELECTED_COLUMNS = 4
 
 
-def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
+def concat_lower(jax: Jax, *parts: JaxArray, axis: int) -> JaxArray:
     """A few single columns are selected by index: XLA on the CPU does not vectorize short pieces."""
     columns = axis == parts[0].ndim - 1 and all(p.shape[axis] == 1 for p in parts)
     if not columns or not 1 < len(parts) <= MAX_SELECTED_COLUMNS:
@@ -344,7 +343,7 @@ def pad_value_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: 
     return reduce_sum.one(kept, axes=tuple(range(tensor_type(ct).rank)))
 
 
-def pad_lower(jax: Any, x: Any, v: Any, *, low: Ints, high: Ints, interior: Ints) -> Any:
+def pad_lower(jax: Jax, x: JaxArray, v: JaxArray, *, low: Ints, high: Ints, interior: Ints) -> JaxArray:
     """Elements are added, then removed: there is no code for the CPU that does both at once."""
     added = [(max(a, 0), max(b, 0), i) for a, b, i in zip(low, high, interior, strict=True)]
     wide = jax.lax.pad(x, v, added)

@@ -6,15 +6,14 @@ pushed, and each step touches one item of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import MaybeValue, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.ops.ad_interface import or_zeros
-from difflang.ops.op_factories import Array, FixedOperand, OpExample, linear_op
+from difflang.ops.op_factories import FixedOperand, OpExample, linear_op
 
 Operand = Value | UndefinedPrimal
 
@@ -35,7 +34,7 @@ def swap_item_reference(stack: Array, index: Array, x: Array) -> list[Array]:
     return [changed, np.array(stack[at])]
 
 
-def swap_item_lower(jax: Any, stack: Array, index: Array, x: Array) -> list[Array]:
+def swap_item_lower(jax: Jax, stack: JaxArray, index: JaxArray, x: JaxArray) -> list[JaxArray]:
     """In place. XLA copies an array unless it can prove that it is read before it is written: see Note [First read]."""
     lax, last = jax.lax, np.int32(stack.shape[0] - 1)
     at = lax.clamp(np.int32(0), index, last)
@@ -46,11 +45,11 @@ def swap_item_lower(jax: Any, stack: Array, index: Array, x: Array) -> list[Arra
     return [lax.dynamic_update_slice(stack, new, starts, allow_negative_indices=False), lax.squeeze(old, (0,))]
 
 
-def old_then_new(old: Array, new: Array) -> tuple[Array, Array]:
+def old_then_new(old: JaxArray, new: JaxArray) -> tuple[JaxArray, JaxArray]:
     return old, new
 
 
-def new_then_old(old: Array, new: Array) -> tuple[Array, Array]:
+def new_then_old(old: JaxArray, new: JaxArray) -> tuple[JaxArray, JaxArray]:
     return new, old
 
 

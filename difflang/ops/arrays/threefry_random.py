@@ -8,17 +8,19 @@ not called, so no setting of JAX changes them. The interpreter gives the same bi
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from difflang.ir.array_types import Array, ArrayT, Jax, JaxArray, NumpyDType
 from difflang.ir.op import Inactivity, Op, OpRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor, numpy_dtype
-from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op
+from difflang.ops.op_factories import FixedOperand, OpExample, inactive_op
 
 Ints = tuple[int, ...]
-Words = tuple[Any, Any]
+# The high and the low half of 64 bits.
+Words = tuple[ArrayT, ArrayT]
 
 # The constants of Threefry-2x32 and the mantissa bits of each float type.
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -28,53 +30,62 @@ MANTISSA = {BF16: 7, F16: 10, F32: 23, F64: 52}
 EXAMPLE_KEY = FixedOperand((0x12345678, 0x9ABCDEF0), U32)
 
 
-class NumpyUint32Arithmetic:
-    """Arithmetic on 32-bit words in NumPy; `JaxUint32Arithmetic` is the same in JAX, so the cipher is written once."""
+class Uint32Arithmetic(Protocol[ArrayT]):
+    """Arithmetic on 32-bit words, in NumPy or in JAX, so that the cipher is written once."""
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: ArrayT, y: ArrayT) -> ArrayT: ...
+    def xor(self, x: ArrayT, y: ArrayT) -> ArrayT: ...
+    def rotate(self, x: ArrayT, by: int) -> ArrayT: ...
+    def full_like(self, x: ArrayT, word: int) -> ArrayT: ...
+    def iota(self, count: int) -> ArrayT: ...
+    def broadcast(self, word: ArrayT, count: int) -> ArrayT: ...
+
+
+class NumpyUint32Arithmetic:
+    def add(self, x: Array, y: Array) -> Array:
         return np.add(x, y, dtype=np.uint32)
 
-    def xor(self, x: Any, y: Any) -> Any:
+    def xor(self, x: Array, y: Array) -> Array:
         return np.bitwise_xor(x, y)
 
-    def rotate(self, x: Any, by: int) -> Any:
+    def rotate(self, x: Array, by: int) -> Array:
         return np.left_shift(x, np.uint32(by)) | np.right_shift(x, np.uint32(32 - by))
 
-    def full_like(self, x: Any, word: int) -> Any:
+    def full_like(self, x: Array, word: int) -> Array:
         return np.full_like(x, word)
 
-    def iota(self, count: int) -> Any:
+    def iota(self, count: int) -> Array:
         return np.arange(count, dtype=np.uint32)
 
-    def broadcast(self, word: Any, count: int) -> Any:
+    def broadcast(self, word: Array, count: int) -> Array:
         return np.full(count, word, np.uint32)
 
 
 class JaxUint32Arithmetic:
-    def __init__(self, jax: Any) -> None:
+    def __init__(self, jax: Jax) -> None:
         self.lax = jax.lax
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: JaxArray, y: JaxArray) -> JaxArray:
         return self.lax.add(x, y)
 
-    def xor(self, x: Any, y: Any) -> Any:
+    def xor(self, x: JaxArray, y: JaxArray) -> JaxArray:
         return self.lax.bitwise_xor(x, y)
 
-    def rotate(self, x: Any, by: int) -> Any:
+    def rotate(self, x: JaxArray, by: int) -> JaxArray:
         left = self.lax.shift_left(x, self.full_like(x, by))
         return self.lax.bitwise_or(left, self.lax.shift_right_logical(x, self.full_like(x, 32 - by)))
 
-    def full_like(self, x: Any, word: int) -> Any:
+    def full_like(self, x: JaxArray, word: int) -> JaxArray:
         return self.lax.full_like(x, word)
 
-    def iota(self, count: int) -> Any:
+    def iota(self, count: int) -> JaxArray:
         return self.lax.iota(np.uint32, count)
 
-    def broadcast(self, word: Any, count: int) -> Any:
+    def broadcast(self, word: JaxArray, count: int) -> JaxArray:
         return self.lax.broadcast(word, (count,))
 
 
-def threefry(arithmetic: Any, key: Words, counter: Words) -> Words:
+def threefry(arithmetic: Uint32Arithmetic[ArrayT], key: Words[ArrayT], counter: Words[ArrayT]) -> Words[ArrayT]:
     """The cipher of a two-word counter under a two-word key, element by element."""
     k0, k1 = key
     keys = (k0, k1, arithmetic.xor(arithmetic.xor(k0, k1), arithmetic.full_like(k0, PARITY)))
@@ -88,13 +99,13 @@ def threefry(arithmetic: Any, key: Words, counter: Words) -> Words:
     return x, y
 
 
-def threefry_stream(on: Any, key: Words, count: int) -> Words:
+def threefry_stream(on: Uint32Arithmetic[ArrayT], key: Words[ArrayT], count: int) -> Words[ArrayT]:
     """The ciphers of 0, 1, ..., count - 1."""
     low = on.iota(count)
     return threefry(on, (on.broadcast(key[0], count), on.broadcast(key[1], count)), (on.full_like(low, 0), low))
 
 
-def key_words(jax: Any, key: Any) -> Words:
+def key_words(jax: Jax, key: JaxArray) -> Words[JaxArray]:
     lax = jax.lax
     first, second = (lax.reshape(lax.slice(key, (i,), (i + 1,)), ()) for i in (0, 1))
     return first, second
@@ -143,7 +154,7 @@ def fold_in_reference(key: Array, data: Array) -> Array:
     return np.stack(threefry(NumpyUint32Arithmetic(), (key[0], key[1]), (zero, data)))
 
 
-def stream_reference(key: Array, count: int) -> Words:
+def stream_reference(key: Array, count: int) -> Words[Array]:
     return threefry_stream(NumpyUint32Arithmetic(), (key[0], key[1]), count)
 
 
@@ -182,22 +193,22 @@ def permutation_reference(key: Array, *, n: int) -> Array:
 # ---- JAX lowerings
 
 
-def fold_in_lower(jax: Any, key: Any, data: Any) -> Any:
+def fold_in_lower(jax: Jax, key: JaxArray, data: JaxArray) -> JaxArray:
     lax = jax.lax
     words = threefry(JaxUint32Arithmetic(jax), key_words(jax, key), (lax.full_like(data, 0), data))
     return lax.concatenate([lax.reshape(w, (1,)) for w in words], 0)
 
 
-def stream_lower(jax: Any, key: Any, count: int) -> Words:
+def stream_lower(jax: Jax, key: JaxArray, count: int) -> Words[JaxArray]:
     return threefry_stream(JaxUint32Arithmetic(jax), key_words(jax, key), count)
 
 
-def random_bits_lower(jax: Any, key: Any, *, shape: Ints) -> Any:
+def random_bits_lower(jax: Jax, key: JaxArray, *, shape: Ints) -> JaxArray:
     high, low = stream_lower(jax, key, flat_size(shape))
     return jax.lax.reshape(jax.lax.bitwise_xor(high, low), shape)
 
 
-def top_bits_as_float(jax: Any, word: Any, bits: int, weight: float, dtype: Any) -> Any:
+def top_bits_as_float(jax: Jax, word: JaxArray, bits: int, weight: float, dtype: NumpyDType) -> JaxArray:
     """The top bits of a word as a number, in steps of `weight`."""
     lax = jax.lax
     steps = lax.shift_right_logical(word, lax.full_like(word, 32 - bits)) if bits < 32 else word
@@ -205,7 +216,7 @@ def top_bits_as_float(jax: Any, word: Any, bits: int, weight: float, dtype: Any)
     return lax.mul(number, lax.full_like(number, weight))
 
 
-def uniform_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
+def uniform_lower(jax: Jax, key: JaxArray, *, shape: Ints, dtype: DType) -> JaxArray:
     lax = jax.lax
     high, low = stream_lower(jax, key, flat_size(shape))
     if dtype is F64:
@@ -220,7 +231,7 @@ def uniform_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     return lax.reshape(flat, shape)
 
 
-def normal_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
+def normal_lower(jax: Jax, key: JaxArray, *, shape: Ints, dtype: DType) -> JaxArray:
     lax = jax.lax
     wide = F64 if dtype is F64 else F32
     number = numpy_dtype(wide).type
@@ -231,7 +242,7 @@ def normal_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     return lax.convert_element_type(z, numpy_dtype(dtype))
 
 
-def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
+def permutation_lower(jax: Jax, key: JaxArray, *, n: int) -> JaxArray:
     high, low = stream_lower(jax, key, n)
     _, _, order = jax.lax.sort((high, low, jax.lax.iota(np.int32, n)), num_keys=3)
     return order

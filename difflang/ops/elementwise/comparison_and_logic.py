@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from difflang.ir.array_types import Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import Inactive, Op, OperandRules, OpRule
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, NUMBERS, REALS
@@ -162,7 +161,7 @@ def clamp_high_jvp(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
     return masked_tangent(d, z, logical_and.one(le.one(x, hi), le.one(lo, hi)))
 
 
-def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
+def clamp_lower(jax: Jax, lo: JaxArray, x: JaxArray, hi: JaxArray) -> JaxArray:
     """XLA's own accepts scalar bounds for an array, but no array as the bound of a scalar."""
     shape = np.broadcast_shapes(lo.shape, x.shape, hi.shape)
     return jax.lax.clamp(lo, x if x.shape == shape else jax.lax.full(shape, x), hi)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.numerics import accurate_elementary
 from difflang.numerics.accurate_elementary import lower_in_f64
@@ -16,7 +16,6 @@ from difflang.ops.elementwise.nonlinear_arithmetic import one_minus_square
 from difflang.ops.elementwise.roots_and_distances import hypot, positive, rsqrt
 from difflang.ops.op_factories import (
     HOLOMORPHIC_DTYPES,
-    Array,
     UniformSamples,
     full_like,
     is_complex_array,
@@ -40,7 +39,7 @@ exp = unary_op(
 )
 
 
-def exp2_slope_lower(jax: Any, x: Any) -> Any:
+def exp2_slope_lower(jax: Jax, x: JaxArray) -> JaxArray:
     """By the square root: `2^x` overflows before its derivative does."""
     root = exp2_lower(jax, x * scalar_like(x, 0.5))
     return root * (root * scalar_like(x, math.log(2.0)))
@@ -148,7 +147,7 @@ atan = unary_op(
 )
 
 
-def times_imaginary_unit(jax: Any, x: Any) -> Any:
+def times_imaginary_unit(jax: Jax, x: JaxArray) -> JaxArray:
     """`i x`: XLA's complex sine and cosine of it are accurate, its complex hyperbolic functions are not."""
     return jax.lax.complex(jax.lax.neg(jax.lax.imag(x)), jax.lax.real(x))
 
@@ -157,14 +156,14 @@ real_sinh = lower_in_f64(accurate_elementary.sinh, lambda lax: lax.sinh)
 real_cosh = lower_in_f64(accurate_elementary.cosh, lambda lax: lax.cosh)
 
 
-def sinh_lower(jax: Any, x: Any) -> Any:
+def sinh_lower(jax: Jax, x: JaxArray) -> JaxArray:
     if not is_complex_array(jax, x):
         return real_sinh(jax, x)
     y = jax.lax.sin(times_imaginary_unit(jax, x))
     return jax.lax.complex(jax.lax.imag(y), jax.lax.neg(jax.lax.real(y)))
 
 
-def cosh_lower(jax: Any, x: Any) -> Any:
+def cosh_lower(jax: Jax, x: JaxArray) -> JaxArray:
     return jax.lax.cos(times_imaginary_unit(jax, x)) if is_complex_array(jax, x) else real_cosh(jax, x)
 
 
@@ -190,14 +189,14 @@ def sech2_reference(x: Array) -> Array:
     return accurate_elementary.sech2(np, x)
 
 
-def real_sech2(jax: Any, x: Any) -> Any:
+def real_sech2(jax: Jax, x: JaxArray) -> JaxArray:
     lax = jax.lax
     e = lax.exp(lax.mul(lax.abs(x), scalar_like(x, -2)))
     whole = lax.add(e, scalar_like(x, 1))
     return lax.div(lax.mul(e, scalar_like(x, 4)), lax.mul(whole, whole))
 
 
-def sech2_lower(jax: Any, x: Any) -> Any:
+def sech2_lower(jax: Jax, x: JaxArray) -> JaxArray:
     return accurate_elementary.sech2(jax.numpy, x) if is_complex_array(jax, x) else real_sech2(jax, x)
 
 
@@ -246,7 +245,7 @@ atanh = unary_op(
 )
 
 
-def sigmoid_lower(jax: Any, x: Any) -> Any:
+def sigmoid_lower(jax: Jax, x: JaxArray) -> JaxArray:
     """The formula of XLA's own `logistic`, which takes JAX four times as long to lower."""
     one = scalar_like(x, 1)
     return jax.lax.div(one, jax.lax.add(jax.lax.exp(jax.lax.neg(x)), one))
@@ -278,7 +277,7 @@ relu = unary_op(
 )
 
 
-def softplus_lower(jax: Any, x: Any) -> Any:
+def softplus_lower(jax: Jax, x: JaxArray) -> JaxArray:
     lax = jax.lax
     return lax.add(lax.max(x, scalar_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
 

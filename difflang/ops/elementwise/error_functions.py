@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
+from difflang.ir.op import ArrayLowerRule
 from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.comparison_and_logic import clamp
-from difflang.ops.op_factories import Array, OpExample, UniformSamples, full_like, unary_op
+from difflang.ops.op_factories import OpExample, UniformSamples, full_like, unary_op
 
+Formula = Callable[[ArrayT], ArrayT]
 SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)
 # From here on `exp(-x^2 / 2)` is 0 in every float type.
 GAUSSIAN_ZERO_FROM = 64.0
@@ -24,10 +28,10 @@ def scipy_special() -> Any:
     return scipy.special
 
 
-def lower_in_f32_or_wider(formula: Any) -> Any:
+def lower_in_f32_or_wider(formula: Callable[..., JaxArray]) -> ArrayLowerRule:
     """A lowering by a formula of `jax.numpy` and `jax.lax`; 16-bit floats are computed in f32."""
 
-    def lower(jax: Any, x: Any, **attrs: float) -> Any:
+    def lower(jax: Jax, x: JaxArray, **attrs: float) -> JaxArray:
         wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
         return jax.lax.convert_element_type(formula(jax, wide, **attrs), x.dtype)
 
@@ -76,7 +80,7 @@ def erfc_reference(x: Array) -> Array:
     )
 
 
-def erfc_lower(jax: Any, x: Any) -> Any:
+def erfc_lower(jax: Jax, x: JaxArray) -> JaxArray:
     """XLA's is `exp(-x^2)` times a quotient for x > 1, corrected here for the rounding error of `x^2`."""
     m = jax.numpy
     z = m.clip(x, 1.0, 40.0)
@@ -98,13 +102,17 @@ erfc = unary_op(
 )
 
 
-def erfinv_newton_error(m: Any, y: Any, size: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_newton_error(
+    m: NumpyModule[ArrayT], y: ArrayT, size: ArrayT, erf: Formula[ArrayT], erfc: Formula[ArrayT]
+) -> ArrayT:
     """The Newton error of `y` as the inverse at `size`, from the complement where that has more digits."""
     off = m.where(size < 0.5, erf(y) - size, (1.0 - size) - erfc(y))
     return off * m.exp(y * y) / SLOPE_AT_ZERO
 
 
-def erfinv_formula(m: Any, x: Any, start: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_formula(
+    m: NumpyModule[ArrayT], x: ArrayT, start: ArrayT, erf: Formula[ArrayT], erfc: Formula[ArrayT]
+) -> ArrayT:
     """One step of Newton's iteration from a good start."""
     size, y = m.abs(x), m.abs(start)
     inside = (size > 0.0) & (size < 1.0)
@@ -113,7 +121,9 @@ def erfinv_formula(m: Any, x: Any, start: Any, erf: Any, erfc: Any) -> Any:
     return m.where(inside, m.where(x < 0, -better, better), start)
 
 
-def erfinv_slope_formula(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_slope_formula(
+    m: NumpyModule[ArrayT], x: ArrayT, y: ArrayT, erf: Formula[ArrayT], erfc: Formula[ArrayT]
+) -> ArrayT:
     """`exp(y^2)` of the exact inverse: that of the rounded one has a relative error 2 y^2 times as large."""
     size = m.abs(x)
     inside = size < 1.0
@@ -124,10 +134,10 @@ def erfinv_slope_formula(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
 
 
 def erfinv_reference(x: Array) -> Array:
-    return erfinv_formula(np, x, scipy_special().erfinv(x), scipy_special().erf, erfc_reference)
+    return erfinv_formula(NUMPY, x, scipy_special().erfinv(x), scipy_special().erf, erfc_reference)
 
 
-def erfinv_lower(jax: Any, x: Any) -> Any:
+def erfinv_lower(jax: Jax, x: JaxArray) -> JaxArray:
     start = jax.lax.erf_inv(x)
     return (
         erfinv_formula(jax.numpy, x, start, jax.lax.erf, lambda y: erfc_lower(jax, y))
@@ -136,7 +146,7 @@ def erfinv_lower(jax: Any, x: Any) -> Any:
     )
 
 
-def erfinv_slope_lower(jax: Any, x: Any) -> Any:
+def erfinv_slope_lower(jax: Jax, x: JaxArray) -> JaxArray:
     return erfinv_slope_formula(jax.numpy, x, erfinv_lower(jax, x), jax.lax.erf, lambda y: erfc_lower(jax, y))
 
 
@@ -147,7 +157,7 @@ def erfinv_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
 erfinv_slope = unary_op(
     "erfinv_slope",
     jvp=erfinv_slope_jvp,
-    reference=lambda x: erfinv_slope_formula(np, x, erfinv_reference(x), scipy_special().erf, erfc_reference),
+    reference=lambda x: erfinv_slope_formula(NUMPY, x, erfinv_reference(x), scipy_special().erf, erfc_reference),
     lower=lower_in_f32_or_wider(erfinv_slope_lower),
     samples=UniformSamples(-0.9, 0.9),
     doc="""The slope of `erfinv`, `sqrt(pi) / 2 exp(erfinv(x)^2)`. Units: 1 -> 1.

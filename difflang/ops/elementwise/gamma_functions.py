@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
+from difflang.ir.op import ArrayLowerRule
 from difflang.numerics.accurate_elementary import horner, integer_power
 from difflang.numerics.digamma_negative import dd_log, digamma_negative
 from difflang.numerics.double_double import DoubleDouble, dd_add, dd_from_float, dd_mul
@@ -62,12 +63,12 @@ GAMMA_OVERFLOWS = 172.0
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 
 
-def offset_from_integer(m: Any, x: Any) -> Any:
+def offset_from_integer(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """`x` minus the nearest integer: exact, from -0.5 to 0.5; 0 at +-Inf."""
     return m.where(m.abs(x) < 2.0**52, x - m.round(x), 0.0 * m.sign(x))
 
 
-def cot_pi(m: Any, f: Any) -> Any:
+def cot_pi(m: NumpyModule[ArrayT], f: ArrayT) -> ArrayT:
     """`cot(pi f)` for f from -0.5 to 0.5; Inf at 0."""
     size = m.abs(f)
     steep = size > 0.25
@@ -75,18 +76,18 @@ def cot_pi(m: Any, f: Any) -> Any:
     return m.where(f < 0, -1.0, m.ones_like(f)) * m.where(steep, t, 1.0 / t)
 
 
-def reflect_argument(m: Any, x: Any) -> Any:
+def reflect_argument(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """`x` where it is positive, `1 - x` where it is negative."""
     return m.where(x < 0, 1.0 - x, x)
 
 
-def lgamma_stirling(m: Any, x: Any) -> Any:
+def lgamma_stirling(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """`lgamma(x)` for x from `ASYMPTOTIC_FROM`."""
     v = 1.0 / x
     return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * horner(STIRLING_TAIL, v * v))
 
 
-def lgamma_formula(m: Any, x: Any) -> Any:
+def lgamma_formula(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """A polynomial times the zeros at 1 and 2 around them, then Stirling's series; reflected for negative arguments.
 
     Source: Abramowitz and Stegun 6.1.17, 6.1.40.
@@ -103,14 +104,14 @@ def lgamma_formula(m: Any, x: Any) -> Any:
     return m.where(x > 0, right, m.where(beside == 0, math.inf, left))
 
 
-def dd_lgamma_stirling(m: Any, x: Any) -> DoubleDouble:
+def dd_lgamma_stirling(m: NumpyModule[ArrayT], x: ArrayT) -> DoubleDouble:
     """Stirling's series in double-double arithmetic, for doubles from `ASYMPTOTIC_FROM`."""
     v = 1.0 / x
     main = dd_add(dd_mul(dd_from_float(x - 0.5), dd_log(m, dd_from_float(x))), dd_from_float(-x))
     return dd_add(dd_add(main, HALF_LOG_2_PI), dd_from_float(v * horner(STIRLING_TAIL, v * v)))
 
 
-def gamma_formula(m: Any, x: Any) -> Any:
+def gamma_formula(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """`x gamma(x)` by a polynomial up to `ASYMPTOTIC_FROM`, then Stirling's series; reflected for negative arguments.
 
     Source: Abramowitz and Stegun 6.1.15, 6.1.17, 6.1.40.
@@ -137,7 +138,7 @@ def gamma_formula(m: Any, x: Any) -> Any:
     return m.where(m.isnan(x), x, y).astype(dtype)
 
 
-def digamma_positive(m: Any, x: Any) -> Any:
+def digamma_positive(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """A polynomial times the distance from the root, then the asymptotic series. For `x` from 0.
 
     Source: Abramowitz and Stegun 6.3.5, 6.3.18.
@@ -153,19 +154,19 @@ def digamma_positive(m: Any, x: Any) -> Any:
     return m.where(x < ASYMPTOTIC_FROM, near - m.where(low, 1.0 / x, 0.0), far)
 
 
-def numpy_cond(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+def numpy_cond(condition: Array, yes: Callable[..., Array], no: Callable[..., Array], *operands: Array) -> Array:
     """NumPy's counterpart of `jax.lax.cond`."""
     return yes(*operands) if condition else no(*operands)
 
 
-def digamma_formula(m: Any, x: Any, cond: Any = numpy_cond) -> Any:
+def digamma_formula(m: NumpyModule[ArrayT], x: ArrayT, cond: Callable[..., ArrayT]) -> ArrayT:
     """Reflected for negative arguments, in double-double arithmetic."""
     right = m.where(x == 0, m.copysign(math.inf, -x), digamma_positive(m, m.maximum(x, 0.0)))
     # Double-double takes four times as long, so only if there are negative arguments.
     return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_reflected(m, x), y), lambda x, y: y, x, right)
 
 
-def digamma_reflected(m: Any, x: Any) -> Any:
+def digamma_reflected(m: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """NaN at the poles. Narrow types are computed in plain f64, longdouble (in checks) in its own precision."""
     beside = offset_from_integer(m, x)
     if x.dtype == np.float64:
@@ -177,7 +178,7 @@ def digamma_reflected(m: Any, x: Any) -> Any:
     return m.where(beside == 0, math.nan, y)
 
 
-def polygamma_formula(m: Any, x: Any, n: int) -> Any:
+def polygamma_formula(m: NumpyModule[ArrayT], x: ArrayT, n: int) -> ArrayT:
     """The first terms of its series and the Euler-Maclaurin formula for the rest; reflected for negative arguments.
 
     Source: Abramowitz and Stegun 6.4.7, 6.4.10, 23.1.30.
@@ -210,10 +211,10 @@ def cot_derivative_polynomial(n: int) -> list[float]:
     return lowest_first[::-1]
 
 
-def lower_formula(function: Any, *, branches: bool = False) -> Any:
+def lower_formula(function: Callable[..., JaxArray], *, branches: bool = False) -> ArrayLowerRule:
     """A lowering by a formula above, which may take a `cond`. 16-bit floats are computed in f32."""
 
-    def lower(jax: Any, x: Any, **attrs: int) -> Any:
+    def lower(jax: Jax, x: JaxArray, **attrs: int) -> JaxArray:
         narrow = x.dtype.itemsize == 2
         wide = jax.lax.convert_element_type(x, "float32") if narrow else x
         y = function(jax.numpy, wide, *attrs.values(), *([jax.lax.cond] if branches else []))
@@ -225,7 +226,7 @@ def lower_formula(function: Any, *, branches: bool = False) -> Any:
 lgamma = unary_op(
     "lgamma",
     jvp=lambda dx, y, x: dx * digamma.one(x),
-    reference=lambda x: lgamma_formula(np, x),
+    reference=lambda x: lgamma_formula(NUMPY, x),
     lower=lower_formula(lgamma_formula),
     samples=UniformSamples(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
@@ -234,7 +235,7 @@ lgamma = unary_op(
 gamma = unary_op(
     "gamma",
     jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
-    reference=lambda x: gamma_formula(np, x),
+    reference=lambda x: gamma_formula(NUMPY, x),
     lower=lower_formula(gamma_formula),
     samples=UniformSamples(0.3, 5.0),
     doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
@@ -243,7 +244,7 @@ gamma = unary_op(
 digamma = unary_op(
     "digamma",
     jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
-    reference=lambda x: digamma_formula(np, x),
+    reference=lambda x: digamma_formula(NUMPY, x, numpy_cond),
     lower=lower_formula(digamma_formula, branches=True),
     samples=UniformSamples(0.3, 5.0),
     doc="""Derivative of `lgamma`; -Inf at 0 and Inf at -0.0. Units: 1 -> 1.
@@ -254,7 +255,7 @@ digamma = unary_op(
 polygamma = unary_op(
     "polygamma",
     jvp=lambda dx, y, x, n: dx * polygamma.one(x, n=n + 1),
-    reference=lambda x, n: polygamma_formula(np, x, n),
+    reference=lambda x, n: polygamma_formula(NUMPY, x, n),
     lower=lower_formula(polygamma_formula),
     samples=tuple(OpExample(((2, 3),), {"n": n}, UniformSamples(0.3, 5.0)) for n in (1, 2, 3)),
     doc="""Derivative number `n` (at least 1) of `digamma`. Units: 1 -> 1.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, NumpyModule
 from difflang.ir.graph import Value
 from difflang.numerics import accurate_elementary
+from difflang.numerics.accurate_elementary import Arithmetic
 from difflang.ops.elementwise.error_functions import before_underflow, gaussian, lower_in_f32_or_wider
-from difflang.ops.op_factories import Array, unary_op
+from difflang.ops.op_factories import unary_op
 
 # The derivative over `x - ROOT` for x = -1.075 + 0.725 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`,
 # highest power first; `tests/support/fits.py` recomputes it.
@@ -51,7 +52,7 @@ ROOT, ROOT_LOW_BITS, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0
 DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def normal_tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
+def normal_tail(m: NumpyModule[ArrayT], x: ArrayT, by: Arithmetic) -> tuple[ArrayT, ArrayT]:
     """`exp(-x^2 / 2)`, and the probability beyond `|x|` divided by it."""
     far, middle, fit = (BELL_ZERO_FROM, 5.0, TAIL) if x.dtype == np.float64 else (BELL_ZERO_FROM_F32, 4.0, SHORT_TAIL)
     z = m.minimum(m.abs(x), far)
@@ -60,12 +61,12 @@ def normal_tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
     )
 
 
-def gelu_formula(m: Any, x: Any, by: Any = operator) -> Any:
+def gelu_formula(m: NumpyModule[ArrayT], x: ArrayT, by: Arithmetic = operator) -> ArrayT:
     bell, beyond = normal_tail(m, x, by)
     return m.where(x < 0, m.maximum(x, -BELL_ZERO_FROM) * (bell * beyond), x * (1.0 - bell * beyond))
 
 
-def gelu_slope_formula(m: Any, x: Any, by: Any = operator) -> Any:
+def gelu_slope_formula(m: NumpyModule[ArrayT], x: ArrayT, by: Arithmetic = operator) -> ArrayT:
     """`P(x) + x p(x)`; near its root a polynomial times the distance from it."""
     bell, beyond = normal_tail(m, x, by)
     near = (x > -1.8) & (x < -0.35)
@@ -80,11 +81,11 @@ def gelu_slope_formula(m: Any, x: Any, by: Any = operator) -> Any:
 
 
 def gelu_reference(x: Array) -> Array:
-    return gelu_formula(np, x)
+    return gelu_formula(NUMPY, x)
 
 
 def gelu_slope_reference(x: Array) -> Array:
-    return gelu_slope_formula(np, x)
+    return gelu_slope_formula(NUMPY, x)
 
 
 def gelu_slope_jvp(dx: Value, y: Value, x: Value) -> Value:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Factors, Op, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Factors, Op, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import (
     BOOL,
     BOOLS,
@@ -30,7 +31,6 @@ from difflang.ir.tensor_types import (
     numpy_dtype,
 )
 from difflang.ops.op_factories import (
-    Array,
     FixedOperand,
     OperandRuleList,
     OperandRules,
@@ -102,7 +102,7 @@ mul = multilinear_op(
 )
 
 
-def div_lower(jax: Any, x: Any, y: Any) -> Any:
+def div_lower(jax: Jax, x: JaxArray, y: JaxArray | np.floating[Any]) -> JaxArray:
     """A product instead where the divisor is a power of two, which is exact and cheaper."""
     inverse = exact_inverse(y) if isinstance(y, np.floating) else None
     return jax.lax.div(x, y) if inverse is None else jax.lax.mul(x, inverse)
@@ -257,7 +257,7 @@ def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
     return Tensor(same.real_dtype(z), z.shape)
 
 
-def complex_part_op(name: str, *, transpose: OperandRuleList, reference: Any, lower: Any, doc: str) -> Op:
+def complex_part_op(name: str, *, transpose: OperandRuleList, reference: OpRule, lower: OpRule, doc: str) -> Op:
     return linear_op(
         name, type=complex_part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
         accepts=COMPLEXES, traits=("elementwise", "not holomorphic", "cheap"),

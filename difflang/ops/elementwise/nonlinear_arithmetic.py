@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
 from difflang.ir.op import Factors, Inactive, Op, OpRule, Root
 from difflang.ir.tensor_types import FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
 from difflang.ops.op_factories import (
-    Array,
     OpExample,
+    OpSamples,
     UniformSamples,
     binary_op,
     elementwise_op,
@@ -40,7 +39,7 @@ ACCURATE_FROM = 8
 def integer_pow_reference(x: Array, *, n: int) -> Array:
     """By repeated squaring, as the lowering does: exact where the power is."""
     if abs(n) >= ACCURATE_FROM and x.dtype == np.float64:
-        return accurate_integer_pow(np, x, n)
+        return accurate_integer_pow(NUMPY, x, n)
     result, square, left = np.ones_like(x), x, abs(n)
     while left:
         result = result * square if left & 1 else result
@@ -48,13 +47,13 @@ def integer_pow_reference(x: Array, *, n: int) -> Array:
     return np.ones_like(x) / result if n < 0 else result
 
 
-def integer_pow_lower(jax: Any, x: Any, *, n: int) -> Any:
+def integer_pow_lower(jax: Jax, x: JaxArray, *, n: int) -> JaxArray:
     if abs(n) >= ACCURATE_FROM and x.dtype == np.float64:
         return accurate_integer_pow(jax.numpy, x, n)
     return jax.lax.integer_pow(x, n)
 
 
-def accurate_integer_pow(m: Any, x: Any, n: int) -> Any:
+def accurate_integer_pow(m: NumpyModule[ArrayT], x: ArrayT, n: int) -> ArrayT:
     y = accurate_elementary.integer_power(m, x, abs(n))
     return 1.0 / y if n < 0 else y
 
@@ -73,7 +72,7 @@ integer_pow = unary_op(
 )
 
 
-def one_minus_square_lower(jax: Any, x: Any) -> Any:
+def one_minus_square_lower(jax: Jax, x: JaxArray) -> JaxArray:
     one = jax.lax.full_like(x, 1)
     return jax.lax.mul(jax.lax.sub(one, x), jax.lax.add(one, x))
 
@@ -90,7 +89,7 @@ one_minus_square = unary_op(
 # ---- Floor division
 
 
-def floored_remainder(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+def floored_remainder(jax: Jax, x: JaxArray, y: JaxArray) -> tuple[JaxArray, JaxArray, JaxArray]:
     """The truncated remainder of `x / y`, where the floored one differs, and `y` with integer zeros replaced by 1."""
     lax = jax.lax
     zero = lax.full_like(y, 0)
@@ -101,13 +100,13 @@ def floored_remainder(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     return r, lax.bitwise_and(lax.ne(r, zero), opposite), y
 
 
-def rem_lower(jax: Any, x: Any, y: Any) -> Any:
+def rem_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     """An integer modulo 0 is 0, since the divisor is replaced by 1."""
     r, differs, safe = floored_remainder(jax, x, y)
     return jax.lax.select(differs, jax.lax.add(r, safe), r)
 
 
-def floor_div_lower(jax: Any, x: Any, y: Any) -> Any:
+def floor_div_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     lax = jax.lax
     r, differs, safe = floored_remainder(jax, x, y)
     if jax.numpy.issubdtype(y.dtype, np.floating):
@@ -188,7 +187,7 @@ round_ = piecewise_constant_op(
 )
 
 
-def trunc_lower(jax: Any, x: Any) -> Any:
+def trunc_lower(jax: Jax, x: JaxArray) -> JaxArray:
     lax = jax.lax
     return lax.select(lax.lt(x, lax.full_like(x, 0)), lax.ceil(x), lax.floor(x))
 
@@ -207,14 +206,14 @@ SHIFT_SAMPLES = (ANY_INTEGERS, UniformSamples(0.0, 9.0))
 
 
 def bitwise_op(
-    name: str, reference: OpRule, lower: OpRule, doc: str, samples: Any = (ANY_INTEGERS, ANY_INTEGERS)
+    name: str, reference: OpRule, lower: OpRule, doc: str, samples: OpSamples = (ANY_INTEGERS, ANY_INTEGERS)
 ) -> Op:
     return elementwise_op(
         name, derivative=Inactive(), reference=reference, lower=lower, doc=doc, accepts=INTEGERS, samples=samples
     )
 
 
-def shift_right_lower(jax: Any, x: Any, y: Any) -> Any:
+def shift_right_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     signed = jax.numpy.issubdtype(x.dtype, np.signedinteger)
     return jax.lax.shift_right_arithmetic(x, y) if signed else jax.lax.shift_right_logical(x, y)
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from difflang.ir.graph import Value
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import FactoredForm, Op
 from difflang.numerics import accurate_elementary
 from difflang.ops.arrays.constants import stop
@@ -19,7 +19,6 @@ from difflang.ops.elementwise.elementary_functions import POSITIVE, exp, log, si
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
     HOLOMORPHIC_DTYPES,
-    Array,
     OpExample,
     UniformSamples,
     binary_op,
@@ -46,7 +45,7 @@ def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 
     return d * (z * log.one(select.one(edge, full_like(x, 1.0), x)))
 
 
-def factor_power(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
+def factor_power(op: Op, x: Value, y: Value, **attrs: Attr) -> Value:
     """`x^c e^((y - c) log x)` with c = `stop(y)`: a power of a constant exponent, and an exponential whose value is 1.
 
     Where x = 0 the exponential is constant: in y the derivative is 0 there.
@@ -56,7 +55,7 @@ def factor_power(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
     return op.one(x, fixed, **attrs) * exp.one((y - fixed) * log.one(base))
 
 
-def pow_lower(jax: Any, x: Any, y: Any) -> Any:
+def pow_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     """XLA's power of a complex 0 is NaN for every exponent that is not real."""
     lax, power = jax.lax, jax.lax.pow(x, y)
     if not is_complex_array(jax, x):
@@ -79,7 +78,7 @@ pow_ = binary_op(
 )
 
 
-def power_less_lower(jax: Any, x: Any, y: Any, *, n: int) -> Any:
+def power_less_lower(jax: Jax, x: JaxArray, y: JaxArray, *, n: int) -> JaxArray:
     return accurate_elementary.power_minus_integer(jax.numpy, x, y, n, partial(pow_lower, jax))
 
 
@@ -100,7 +99,7 @@ def xlogy_reference(x: Array, y: Array) -> Array:
     return np.where((x == 0) & (y == y), x.dtype.type(0), x * np.log(y))
 
 
-def xlogy_lower(jax: Any, x: Any, y: Any) -> Any:
+def xlogy_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     lax = jax.lax
     zero = lax.full_like(x, 0)
     nothing = lax.bitwise_and(lax.eq(x, zero), lax.eq(y, y))
@@ -129,7 +128,7 @@ def exp_sub_reference(x: Array, y: Array) -> Array:
     return np.exp(np.where(x == y, np.zeros_like(x), x - y))
 
 
-def subtract_or_zero(jax: Any, x: Any, y: Any) -> Any:
+def subtract_or_zero(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     """`x - y`, and 0 where they are equal, infinities included."""
     lax = jax.lax
     # Selected before the exponential: XLA recomputes a select after it for each reader, exponential included.
@@ -155,7 +154,7 @@ def share_of_sum(x: Value, y: Value) -> Value:
     return select.one(eq.one(x, full_like(x, -np.inf)), full_like(x, 0.0), share)
 
 
-def logaddexp_lower(jax: Any, x: Any, y: Any) -> Any:
+def logaddexp_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     lax = jax.lax
     top, bottom = lax.max(x, y), lax.min(x, y)
     return lax.add(top, lax.log1p(lax.exp(subtract_or_zero(jax, bottom, top))))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray, NumpyDType
 from difflang.ir.graph import Value
 from difflang.ir.op import Root
 from difflang.numerics import accurate_elementary
@@ -17,7 +17,6 @@ from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.nonlinear_arithmetic import absolute, integer_pow
 from difflang.ops.op_factories import (
     HOLOMORPHIC_DTYPES,
-    Array,
     UniformSamples,
     binary_op,
     full_like,
@@ -31,7 +30,7 @@ from difflang.ops.op_factories import (
 POSITIVE = UniformSamples(0.2, 3.0)
 
 
-def positive_lower(jax: Any, x: Any) -> Any:
+def positive_lower(jax: Jax, x: JaxArray) -> JaxArray:
     lax = jax.lax
     return lax.select(lax.lt(x, scalar_like(x, 0)), lax.full_like(x, np.nan), lax.abs(x))
 
@@ -54,7 +53,7 @@ def rsqrt_reference(x: Array) -> Array:
 FUSION_SIZE = 1 << 15
 
 
-def rsqrt_lower(jax: Any, x: Any) -> Any:
+def rsqrt_lower(jax: Jax, x: JaxArray) -> JaxArray:
     """By the root, which the program mostly computes anyway.
 
     The root of -0.0 is -0.0, and XLA's reciprocal root of it -Inf; hence the absolute value.
@@ -75,7 +74,7 @@ rsqrt = unary_op(
 )
 
 
-def sqrt_lower(jax: Any, x: Any) -> Any:
+def sqrt_lower(jax: Jax, x: JaxArray) -> JaxArray:
     """XLA mistakes -1 - 0i for -1 + 0i: give the imaginary part the operand's sign, signed zeros included."""
     lax, root = jax.lax, jax.lax.sqrt(x)
     if not is_complex_array(jax, x):
@@ -113,12 +112,12 @@ sqrt = unary_op(
 )
 
 
-def cbrt_reference(x: Any) -> Any:
+def cbrt_reference(x: JaxArray) -> JaxArray:
     """NumPy's kernels are off by up to an ulp, each machine's at other places."""
     return accurate_elementary.cbrt(np, x, np.cbrt)
 
 
-def cbrt_lower(jax: Any, x: Any) -> Any:
+def cbrt_lower(jax: Jax, x: JaxArray) -> JaxArray:
     return accurate_elementary.cbrt(jax.numpy, x, jax.lax.cbrt) if x.dtype == np.float64 else jax.lax.cbrt(x)
 
 
@@ -169,7 +168,7 @@ root_of_squares = unary_op(
 )
 
 
-def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
+def hypot_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     """Scaled by the larger leg, so that squares neither overflow nor underflow."""
     lax = jax.lax
     u, v, endless = lax.abs(x), lax.abs(y), lax.full_like(x, np.inf)
@@ -186,7 +185,7 @@ def hypot_share_reference(x: Array, y: Array) -> Array:
     return x / np.where(r == 0, x.dtype.type(1), r)
 
 
-def hypot_share_lower(jax: Any, x: Any, y: Any) -> Any:
+def hypot_share_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     lax, r = jax.lax, hypot_lower(jax, x, y)
     return lax.div(x, lax.select(lax.eq(r, lax.full_like(r, 0)), lax.full_like(r, 1), r))
 
@@ -223,14 +222,14 @@ def binade_reference(x: Array) -> Array:
     return accurate_elementary.binade(np, x, safe_max_exponent(x.dtype))
 
 
-def binade_lower(jax: Any, x: Any) -> Any:
+def binade_lower(jax: Jax, x: JaxArray) -> JaxArray:
     wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
     # The barrier is explained at `norm_formula` in `axis_reductions`.
     unit = jax.lax.optimization_barrier(accurate_elementary.binade(jax.numpy, wide, safe_max_exponent(x.dtype)))
     return jax.lax.convert_element_type(unit, x.dtype)
 
 
-def safe_max_exponent(dtype: Any) -> int:
+def safe_max_exponent(dtype: NumpyDType) -> int:
     """How far a power of two and its reciprocal are both well inside a type's range, and that of Python's floats."""
     return min(int(ml_dtypes.finfo(dtype).maxexp), sys.float_info.max_exp) - 4
 

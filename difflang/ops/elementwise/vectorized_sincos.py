@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-from difflang.ir.graph import Eqn
+from difflang.ir.array_types import Array, ArrayT, Jax, JaxArray, NumpyModule
+from difflang.ir.graph import Eqn, Value, Values
 from difflang.ir.op import OPS, Op, OperandRules, TypeSolver
 from difflang.ir.tensor_types import F32, F64, Tensor
 from difflang.numerics.accurate_elementary import horner
 from difflang.ops.elementwise.elementary_functions import cos, sin
-from difflang.ops.op_factories import Array, OpExample, along_new_axis, same_type_rule, tensor_type
+from difflang.ops.op_factories import OpExample, along_new_axis, same_type_rule, tensor_type
 
 # The largest |x| for which the reduction is accurate.
 MAX_ARGUMENT = {F32: 1e4, F64: 1e6}
@@ -54,12 +55,13 @@ COSINE_COEFFICIENTS = {
 }  # fmt: skip
 # Up to here sin(x) rounds to x.
 MAX_IDENTITY_ARGUMENT = {4: 2.0**-12, 8: 2.0**-27}
+Result = TypeVar("Result")
 OPS_BY_NAME = {"sin": sin, "cos": cos}
 # The phase of each function, in quarter turns from the sine.
 QUARTERS_BEHIND = {"sin": 0, "cos": 1}
 
 
-def sincos_by_polynomials(m: Any, x: Any, gives: Sequence[str]) -> Any:
+def sincos_by_polynomials(m: NumpyModule[ArrayT], x: ArrayT, gives: Sequence[str]) -> ArrayT | tuple[ArrayT, ...]:
     """For arguments up to `MAX_ARGUMENT`."""
     width = x.dtype.itemsize
     rest, count = x, m.round(x * (2 / math.pi))
@@ -79,35 +81,35 @@ def sincos_by_polynomials(m: Any, x: Any, gives: Sequence[str]) -> Any:
     )
 
 
-def rotate_by_quarters(m: Any, turns: Any, even: Any, sine: Any, cosine: Any) -> Any:
+def rotate_by_quarters(m: NumpyModule[ArrayT], turns: ArrayT, even: ArrayT, sine: ArrayT, cosine: ArrayT) -> ArrayT:
     """The sine after that many quarter turns; `even` selects the sine over the cosine polynomial."""
     size = m.where(even, sine, cosine)
     return m.where((turns & 2) == 2, -size, size)
 
 
-def sincos_lower(jax: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
+def sincos_lower(jax: Jax, x: JaxArray, *, gives: tuple[str, ...]) -> JaxArray | tuple[JaxArray, ...]:
     return unwrap_single_result([OPS_BY_NAME[name].lower(jax, x) for name in gives])
 
 
-def sincos_cpu_lower(jax: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
+def sincos_cpu_lower(jax: Jax, x: JaxArray, *, gives: tuple[str, ...]) -> JaxArray | tuple[JaxArray, ...]:
     return sincos_by_polynomials(jax.numpy, x, gives)
 
 
-def unwrap_single_result(results: Sequence[Any]) -> Any:
+def unwrap_single_result(results: Sequence[Result]) -> Result | tuple[Result, ...]:
     """The results as an op returns them: a single one bare, several as a tuple."""
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def sincos_type(same: TypeSolver, x: Tensor, *, gives: tuple[str, ...]) -> Any:
+def sincos_type(same: TypeSolver, x: Tensor, *, gives: tuple[str, ...]) -> Tensor | tuple[Tensor, ...]:
     same.require(bool(gives) and OPS_BY_NAME.keys() >= {*gives}, "sin_and_cos: cannot give {}", gives)
     return unwrap_single_result([same_type_rule((F32, F64))(same, x)] * len(gives))
 
 
-def sincos_reference(x: Array, *, gives: tuple[str, ...]) -> Any:
+def sincos_reference(x: Array, *, gives: tuple[str, ...]) -> Array | tuple[Array, ...]:
     return unwrap_single_result([OPS_BY_NAME[name].reference(x) for name in gives])
 
 
-def sincos_jvp(dx: Any, ys: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
+def sincos_jvp(dx: Value, ys: Value | Values, x: Value, *, gives: tuple[str, ...]) -> Value | Values:
     return unwrap_single_result([dx * cos.one(x) if name == "sin" else dx * -sin.one(x) for name in gives])
 
 

@@ -7,11 +7,12 @@ each matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
-from difflang.ir.graph import Value
+from difflang.ir.array_types import Array, ArrayT, Jax, JaxArray
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, Trait, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
@@ -22,7 +23,7 @@ from difflang.ops.elementwise.comparison_and_logic import eq
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, real, select
 from difflang.ops.elementwise.linear_arithmetic import convert as convert_op
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, along_new_axis, tensor_type, zeros_of_type
+from difflang.ops.op_factories import OpSamples, PerOperandRules, along_new_axis, tensor_type, zeros_of_type
 
 # ---- Types
 
@@ -57,7 +58,7 @@ def magnitude_dtype(same: TypeSolver, a: Tensor) -> DType:
     return same.real_dtype(a) if a.dtype.is_complex else a.dtype
 
 
-def batched_stack_attrs(n: Dim) -> dict[str, Any]:
+def batched_stack_attrs(n: Dim) -> dict[str, Attr]:
     """The attributes of an op on matrices under a batch: its axis is one more leading axis."""
     return {}
 
@@ -67,9 +68,9 @@ def smaller_dim(rows: Dim, columns: Dim) -> Dim:
     return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def cubic_flops(a: Any, *_: Any, **how: Any) -> Any:
+def cubic_flops(a: Tensor, *_: Tensor, **how: Attr) -> Dim:
     """The flops of an algorithm that passes over a matrix once per row, up to a constant: the `cost` of an op."""
-    return a.shape[-2] * np.prod(a.shape)
+    return a.shape[-2] * prod(a.shape)
 
 
 # ---- Declarations
@@ -219,7 +220,7 @@ def next_direction_jvp(name: str) -> PerOperandRules:
 
 
 def apply_per_matrix(
-    function: Callable[..., Any], arrays: Sequence[Array], *shapes: tuple[int, ...]
+    function: Callable[..., Sequence[Array]], arrays: Sequence[Array], *shapes: tuple[int, ...]
 ) -> tuple[Array, ...]:
     """A function from matrices to arrays of these shapes, applied to each matrix; NaN where it raises LinAlgError."""
     lead = arrays[0].shape[:-2]
@@ -241,13 +242,13 @@ def require_finite(a: Array) -> Array:
     return a
 
 
-def nan_unless_finite(jax: Any, a: Any) -> Any:
+def nan_unless_finite(jax: Jax, a: JaxArray) -> JaxArray:
     """The matrices, with all of a matrix NaN if any of it is not finite."""
-    finite = jax.numpy.isfinite(a).all(axis=(-2, -1), keepdims=True)
+    finite = jax.numpy.all(jax.numpy.isfinite(a), axis=(-2, -1), keepdims=True)
     return jax.numpy.where(finite, a, np.nan).astype(a.dtype)
 
 
-def is_16_bit_float(x: Any) -> bool:
+def is_16_bit_float(x: JaxArray) -> bool:
     """Whether an array, NumPy's or JAX's, holds 16-bit floats."""
     return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
 
@@ -255,7 +256,7 @@ def is_16_bit_float(x: Any) -> bool:
 def upcast_matrix_reference(reference: OpRule) -> OpRule:
     """A reference that computes 16-bit floats in f32 and rounds its results."""
 
-    def rounded(*arrays: Array, **attrs: Any) -> Any:
+    def rounded(*arrays: Array, **attrs: Attr) -> Array | tuple[Array, ...]:
         if not is_16_bit_float(arrays[0]):
             return reference(*arrays, **attrs)
         return map_results(
@@ -268,7 +269,7 @@ def upcast_matrix_reference(reference: OpRule) -> OpRule:
 def upcast_matrix_lowering(lower: OpRule) -> OpRule:
     """A lowering that computes 16-bit floats in f32 and rounds its results."""
 
-    def rounded(jax: Any, *arrays: Any, **attrs: Any) -> Any:
+    def rounded(jax: Jax, *arrays: JaxArray, **attrs: Attr) -> JaxArray | tuple[JaxArray, ...]:
         if not is_16_bit_float(arrays[0]):
             return lower(jax, *arrays, **attrs)
         convert, dtype = jax.lax.convert_element_type, arrays[0].dtype
@@ -278,5 +279,5 @@ def upcast_matrix_lowering(lower: OpRule) -> OpRule:
     return rounded
 
 
-def map_results(found: Any, change: Callable[[Any], Any]) -> Any:
+def map_results(found: ArrayT | tuple[ArrayT, ...], change: Callable[[ArrayT], ArrayT]) -> ArrayT | tuple[ArrayT, ...]:
     return tuple(map(change, found)) if isinstance(found, tuple) else change(found)

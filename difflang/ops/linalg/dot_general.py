@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeSolver, UndefinedPrimal
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import NUMBERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any
 from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.batching_rules import batch_dot
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
-from difflang.ops.op_factories import Array, OpExample, multilinear_op, remaining_axes, tensor_type
+from difflang.ops.op_factories import OpExample, multilinear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
 # Axes of x, and axes of y.
@@ -32,7 +33,7 @@ def dot_type(same: TypeSolver, x: Tensor, y: Tensor, *, contract: AxisPairs, bat
     return Tensor(x.dtype, (*batches, *free_sizes(x, 0, contract, batch), *free_sizes(y, 1, contract, batch)))
 
 
-def free_sizes(operand: Tensor, side: int, contract: AxisPairs, batch: AxisPairs) -> tuple[Any, ...]:
+def free_sizes(operand: Tensor, side: int, contract: AxisPairs, batch: AxisPairs) -> tuple[Dim, ...]:
     return tuple(operand.shape[a] for a in free_axes(operand.rank, side, contract, batch))
 
 
@@ -47,13 +48,13 @@ def dot_reference(x: Array, y: Array, *, contract: AxisPairs, batch: AxisPairs) 
     rows, columns = free_axes(x.ndim, 0, contract, batch), free_axes(y.ndim, 1, contract, batch)
     sizes = [x.shape[a] for a in batch[0]], [x.shape[a] for a in rows], [y.shape[a] for a in columns]
     b, n, m = (int(np.prod(s, dtype=np.int64)) for s in sizes)
-    k = int(np.prod([x.shape[a] for a in contract[0]], dtype=np.int64))
+    k = prod([x.shape[a] for a in contract[0]])
     lhs = x.transpose(*batch[0], *rows, *contract[0]).reshape(b, n, k).astype(wide)
     rhs = y.transpose(*batch[1], *contract[1], *columns).reshape(b, k, m).astype(wide)
     return np.matmul(lhs, rhs).astype(x.dtype).reshape([*sizes[0], *sizes[1], *sizes[2]])
 
 
-def dot_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs) -> Any:
+def dot_lower(jax: Jax, x: JaxArray, y: JaxArray, *, contract: AxisPairs, batch: AxisPairs) -> JaxArray:
     half = x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating)
     product = jax.lax.dot_general(
         x, y, (contract, batch), precision=jax.lax.Precision.HIGHEST,
@@ -66,7 +67,7 @@ def dot_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs
 MAX_TRANSPOSED_BYTES = 1 << 13
 
 
-def dot_of_matrices(jax: Any, x: Any, y: Any, contract: AxisPairs, batch: AxisPairs = ((), ())) -> Any:
+def dot_of_matrices(jax: Jax, x: JaxArray, y: JaxArray, contract: AxisPairs, batch: AxisPairs = ((), ())) -> JaxArray:
     """The same product of matrices, or batches of them: axes become one as XLA would merge them, without its copies."""
     rows, columns = free_axes(x.ndim, 0, contract, batch), free_axes(y.ndim, 1, contract, batch)
     lead, k = len(batch[0]), len(contract[0])
@@ -80,7 +81,7 @@ def dot_of_matrices(jax: Any, x: Any, y: Any, contract: AxisPairs, batch: AxisPa
     return product if product.ndim == len(shape) else jax.lax.reshape(product, shape)
 
 
-def merge_axes(jax: Any, x: Any, kept: Ints, *groups: Ints) -> Any:
+def merge_axes(jax: Jax, x: JaxArray, kept: Ints, *groups: Ints) -> JaxArray:
     """An array with some axes first, and one axis for each group of the others that is not empty."""
     perm = (*kept, *[a for group in groups for a in group])
     shape = [*[x.shape[a] for a in kept], *[prod([x.shape[a] for a in group]) for group in groups if group]]
@@ -88,7 +89,7 @@ def merge_axes(jax: Any, x: Any, kept: Ints, *groups: Ints) -> Any:
     return moved if len(shape) == x.ndim else jax.lax.reshape(moved, shape)
 
 
-def dot_cpu_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs) -> Any:
+def dot_cpu_lower(jax: Jax, x: JaxArray, y: JaxArray, *, contract: AxisPairs, batch: AxisPairs) -> JaxArray:
     """XLA's fastest kernels on the CPU read rows of the first operand; columns, as in `x'y`, are copied or slow.
 
     So the operand with fewer columns comes first, and a small one is transposed before.
@@ -106,7 +107,7 @@ def dot_cpu_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisP
     return jax.lax.transpose(jax.lax.optimization_barrier(out), (*range(first, out.ndim), *range(first)))
 
 
-def dot_with_rows_first(jax: Any, x: Any, y: Any, contract: AxisPairs, turn: bool) -> Any:
+def dot_with_rows_first(jax: Jax, x: JaxArray, y: JaxArray, contract: AxisPairs, turn: bool) -> JaxArray:
     """Contract the first axes of both; if `turn`, transpose a small matrix `x` first."""
     if (
         not turn
@@ -181,7 +182,7 @@ dot_general = multilinear_op(
         OpExample(((2, 0), (0, 3)), MATMUL_ATTRS),
         OpExample(((1, 1), (1, 1)), MATMUL_ATTRS),
     ),
-    cost=lambda x, y, contract, batch: 2 * np.prod([*x.shape, *free_sizes(y, 1, contract, batch)]),
+    cost=lambda x, y, contract, batch: 2 * prod([*x.shape, *free_sizes(y, 1, contract, batch)]),
     doc="""Sum of products over pairs of axes. The result has the batch axes, what is left of `x`, what is left of `y`.
     16-bit floats accumulate in f32. Units: u, v -> u v. Kinks: none.""",
 )

@@ -5,11 +5,10 @@ Notes at the end explain derivatives at equal eigenvalues, and the phases of com
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from ml_dtypes import finfo
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeSolver
 from difflang.ir.tensor_types import Tensor, numpy_dtype
@@ -45,7 +44,6 @@ from difflang.ops.linalg.batched_matrices import (
 )
 from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES
 from difflang.ops.op_factories import (
-    Array,
     GradedMatrices,
     OpExample,
     full_like,
@@ -117,13 +115,13 @@ def eigh_reference(a: Array) -> tuple[Array, ...]:
     return values.real, vectors
 
 
-def eigh_lower(jax: Any, a: Any) -> tuple[Any, Any]:
+def eigh_lower(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
     """LAPACK returns NaN vectors for a matrix that is not finite, but not always NaN values."""
     lax = jax.lax
     vectors, values = lax.linalg.eigh(a, symmetrize_input=True)
     finite = lax.reduce(jax.numpy.isfinite(a), np.True_, lax.bitwise_and, (a.ndim - 2, a.ndim - 1))
 
-    def nan_unless_finite(x: Any) -> Any:
+    def nan_unless_finite(x: JaxArray) -> JaxArray:
         whole = lax.broadcast_in_dim(finite, x.shape, tuple(range(finite.ndim)))
         return lax.select(whole, x, lax.full_like(x, np.nan))
 

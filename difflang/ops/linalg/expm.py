@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
 from difflang.ir.op import OpRule
 from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, apply_per_matrix, directional_matrix_op
 from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES
 from difflang.ops.linalg.solve_and_det import solve_lower
-from difflang.ops.op_factories import Array, FixedOperand, GradedMatrices, OpExample
+from difflang.ops.op_factories import FixedOperand, GradedMatrices, OpExample
 
 # The Padé approximant of degree 13, and the norm up to which it is exact to double precision. Source: Higham 2005, The
 # scaling and squaring method for the matrix exponential revisited.
@@ -23,12 +23,14 @@ PADE_COEFFICIENTS = (
 PADE_MAX_NORM = 5.371920351148152
 
 
-def one_norm(numpy: Any, x: Any) -> Any:
+def one_norm(numpy: NumpyModule[ArrayT], x: ArrayT) -> ArrayT:
     """The greatest column sum of absolute values; 0 for an empty matrix."""
     return numpy.max(numpy.sum(numpy.abs(x), axis=-2), axis=-1, initial=0)
 
 
-def frechet_derivative(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) -> Any:
+def frechet_derivative(
+    numpy: NumpyModule[ArrayT], a: ArrayT, xs: Sequence[ArrayT], exponential: Callable[[ArrayT], ArrayT]
+) -> ArrayT:
     """The exponential's derivative at `a` in directions `xs`, as a block of the exponential of a larger matrix.
 
     Each direction becomes an off-diagonal block of two copies of the matrix so far; see Note [Exponentials of blocks].
@@ -45,7 +47,7 @@ def frechet_derivative(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) 
     return exponential(whole)[..., :n, whole.shape[-1] - n :] * size
 
 
-def block_triangular(numpy: Any, diagonal: Any, beside: Any) -> Any:
+def block_triangular(numpy: NumpyModule[ArrayT], diagonal: ArrayT, beside: ArrayT) -> ArrayT:
     """[[diagonal, beside], [0, diagonal]]"""
     above = numpy.concatenate([diagonal, beside], axis=-1)
     below = numpy.concatenate([numpy.zeros_like(diagonal), diagonal], axis=-1)
@@ -53,13 +55,15 @@ def block_triangular(numpy: Any, diagonal: Any, beside: Any) -> Any:
 
 
 def expm_reference(a: Array, *xs: Array) -> Array:
-    (found,) = apply_per_matrix(lambda a, *xs: (frechet_derivative(np, a, xs, expm_by_taylor),), (a, *xs), a.shape[-2:])
+    (found,) = apply_per_matrix(
+        lambda a, *xs: (frechet_derivative(NUMPY, a, xs, expm_by_taylor),), (a, *xs), a.shape[-2:]
+    )
     return found
 
 
 def expm_by_taylor(a: Array) -> Array:
     """The Taylor series of a matrix scaled so that 24 terms suffice, then squared; in long doubles."""
-    size = float(one_norm(np, a))
+    size = float(one_norm(NUMPY, a))
     if not np.isfinite(size):
         raise np.linalg.LinAlgError
     times = max(int(np.ceil(np.log2(max(size, 0.5)))) + 1, 0)
@@ -75,11 +79,11 @@ def expm_by_taylor(a: Array) -> Array:
     return total.astype(a.dtype)
 
 
-def expm_lower(jax: Any, a: Any, *xs: Any) -> Any:
+def expm_lower(jax: Jax, a: JaxArray, *xs: JaxArray) -> JaxArray:
     return frechet_derivative(jax.numpy, a, xs, lambda x: expm_by_pade(jax, x))
 
 
-def expm_by_pade(jax: Any, a: Any) -> Any:
+def expm_by_pade(jax: Jax, a: JaxArray) -> JaxArray:
     """Scaling and squaring: scaled by a power of two, a Padé quotient, and squared as often."""
     # Not `jax.scipy.linalg.expm`: it scales one step too little, which costs half the digits, and gives up after 16.
     jnp, lax = jax.numpy, jax.lax
@@ -90,21 +94,23 @@ def expm_by_pade(jax: Any, a: Any) -> Any:
     even, odd = pade_even_odd(jax, small)
     start = solve_lower(jax, even - odd, even + odd, transposed=False)
 
-    def square(i: Any, x: Any) -> Any:
+    def square(i: JaxArray, x: JaxArray) -> JaxArray:
         product = jnp.matmul(x, x, precision=lax.Precision.HIGHEST)
         return jnp.where((i < times)[..., None, None], product, x)
 
     return lax.fori_loop(np.int32(0), jnp.max(times, initial=0), square, start)
 
 
-def scale_by_power_of_two(jax: Any, a: Any, times: Any) -> Any:
+def scale_by_power_of_two(jax: Jax, a: JaxArray, times: JaxArray) -> JaxArray:
     """`a 2^times`"""
     if a.dtype.kind == "c":
-        return jax.lax.complex(scale_by_power_of_two(jax, a.real, times), scale_by_power_of_two(jax, a.imag, times))
+        return jax.lax.complex(
+            scale_by_power_of_two(jax, jax.lax.real(a), times), scale_by_power_of_two(jax, jax.lax.imag(a), times)
+        )
     return jax.numpy.ldexp(a, times)
 
 
-def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
+def pade_even_odd(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
     """The even and the odd part of the Padé numerator; the denominator has the odd part negated."""
     product = jax.numpy.matmul
     highest = jax.lax.Precision.HIGHEST
@@ -113,7 +119,7 @@ def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
     a4 = product(a2, a2, precision=highest)
     a6 = product(a4, a2, precision=highest)
 
-    def half(first: int) -> Any:
+    def half(first: int) -> JaxArray:
         high = (
             PADE_COEFFICIENTS[first + 12] * a6 + PADE_COEFFICIENTS[first + 10] * a4 + PADE_COEFFICIENTS[first + 8] * a2
         )
@@ -131,7 +137,7 @@ def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
 def expm_transpose(position: int) -> OpRule | None:
     """The adjoint is the same derivative at the adjoints of all other operands, in the direction of the cotangent."""
 
-    def rule(ct: Value, a: Value, *xs: Any) -> Value:
+    def rule(ct: Value, a: Value, *xs: Value) -> Value:
         return expm.one(adjoint(a), *[ct if i == position else adjoint(x) for i, x in enumerate(xs, 1)])
 
     return rule if position else None

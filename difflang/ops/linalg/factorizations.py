@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.graph import Value
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import OPS, Op, OperandRules, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, le, lt
@@ -27,7 +28,7 @@ from difflang.ops.linalg.batched_matrices import (
     upcast_matrix_lowering,
     upcast_matrix_reference,
 )
-from difflang.ops.op_factories import Array, FixedOperand, GradedMatrices, OpExample, tensor_type
+from difflang.ops.op_factories import FixedOperand, GradedMatrices, OpExample, tensor_type
 
 SQUARE_EXAMPLES = tuple(OpExample((shape,), {}, GradedMatrices()) for shape in ((3, 3), (1, 1), (0, 0), (2, 2, 2)))
 
@@ -41,7 +42,7 @@ def scipy_linalg() -> Any:
 # ---- Triangular solves
 
 
-def solve_type(same: TypeSolver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+def solve_type(same: TypeSolver, a: Tensor, b: Tensor, **_: Attr) -> Tensor:
     """solve(a[*b, n, n], b[*b, n, m]) -> [*b, n, m]"""
     rows = square_type(same, a, MATRIX_DTYPES)
     same.dtype(a, b)
@@ -62,7 +63,9 @@ def solve_triangular_reference(a: Array, b: Array, *, lower: bool, transposed: b
     return x
 
 
-def solve_triangular_lower(jax: Any, a: Any, b: Any, *, lower: bool, transposed: bool, unit: bool) -> Any:
+def solve_triangular_lower(
+    jax: Jax, a: JaxArray, b: JaxArray, *, lower: bool, transposed: bool, unit: bool
+) -> JaxArray:
     return jax.lax.linalg.triangular_solve(
         a, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=unit
     )
@@ -135,7 +138,7 @@ def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
 
     Source: Murray 2016, Differentiation of the Cholesky decomposition.
     """
-    lower: dict[str, Any] = {"lower": True, "transposed": False, "unit": False}
+    lower: dict[str, bool] = {"lower": True, "transposed": False, "unit": False}
     left = solve_triangular.one(y, hermitian_part(da), **lower)
     both = solve_triangular.one(y, adjoint(left), **lower)
     return matmul(y, (triangle_part(both, ge) + triangle_part(both, gt)) * 0.5)
@@ -167,7 +170,7 @@ def lu_reference(a: Array) -> tuple[Array, ...]:
     return apply_per_matrix(lambda a: scipy_linalg().lu(a, check_finite=False), (a,), *[a.shape[-2:]] * 3)
 
 
-def lu_lower(jax: Any, a: Any) -> tuple[Any, ...]:
+def lu_lower(jax: Jax, a: JaxArray) -> tuple[JaxArray, ...]:
     jnp, n = jax.numpy, a.shape[-1]
     packed, _, order = jax.lax.linalg.lu(a)
     p = (jax.lax.iota(np.int32, n)[:, None] == order[..., None, :]).astype(a.dtype)

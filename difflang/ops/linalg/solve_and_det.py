@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import combinations, permutations
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
@@ -32,7 +32,6 @@ from difflang.ops.linalg.batched_matrices import (
 )
 from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES, scipy_linalg, solve_type
 from difflang.ops.op_factories import (
-    Array,
     FixedOperand,
     GradedMatrices,
     OpExample,
@@ -63,7 +62,7 @@ def solve_reference(a: Array, b: Array, *, transposed: bool) -> Array:
     return x
 
 
-def solve_lower(jax: Any, a: Any, b: Any, *, transposed: bool) -> Any:
+def solve_lower(jax: Jax, a: JaxArray, b: JaxArray, *, transposed: bool) -> JaxArray:
     """LU with pivoting, and two triangular solves. Where `a` is factored a second time, XLA merges the two."""
     jnp, linalg = jax.numpy, jax.lax.linalg
     packed, _, order = linalg.lu(a)
@@ -158,18 +157,18 @@ def det_reference(a: Array) -> Array:
     return found
 
 
-def det_lower(jax: Any, a: Any) -> Any:
+def det_lower(jax: Jax, a: JaxArray) -> JaxArray:
     pivots, odd = lu_pivots(jax, a)
     product = jax.numpy.prod(pivots, axis=-1)
     return jax.numpy.where(odd, -product, product)
 
 
-def lu_pivots(jax: Any, a: Any) -> tuple[Any, Any]:
+def lu_pivots(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
     """The pivots of LU, and whether rows were exchanged an odd number of times."""
     jnp = jax.numpy
     packed, partners, _ = jax.lax.linalg.lu(a)
     exchanges = jnp.sum(partners != jnp.arange(a.shape[-1], dtype=partners.dtype), axis=-1)
-    return jnp.diagonal(packed, axis1=-2, axis2=-1), exchanges % 2 == 1
+    return jnp.diagonal(packed, axis1=-2, axis2=-1), jnp.mod(exchanges, 2) == 1
 
 
 def det_jvp(da: Value, y: Value, a: Value) -> Value:
@@ -198,13 +197,13 @@ def cofactors_reference(a: Array, *xs: Array) -> Array:
     def one(a: Array, *xs: Array) -> tuple[Array]:
         u, s, vt = np.linalg.svd(require_finite(a))
         sign = np.sign(np.linalg.det(u) * np.linalg.det(vt)).astype(a.dtype)
-        return (cofactors_by_svd(np, np.einsum, sign, u, s, vt, xs),)
+        return (cofactors_by_svd(NUMPY, np.einsum, sign, u, s, vt, xs),)
 
     (found,) = apply_per_matrix(one, (a, *xs), a.shape[-2:])
     return found
 
 
-def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
+def cofactors_lower(jax: Jax, a: JaxArray, *xs: JaxArray) -> JaxArray:
     """By the inverse if all matrices are well-conditioned, in a quarter of the time; else by the SVD."""
     if xs or not a.size:
         return cofactors_by_svd_lower(jax, a, *xs)
@@ -222,7 +221,7 @@ def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
     )
 
 
-def cofactors_by_svd_lower(jax: Any, a: Any, *xs: Any) -> Any:
+def cofactors_by_svd_lower(jax: Jax, a: JaxArray, *xs: JaxArray) -> JaxArray:
     jnp, lax = jax.numpy, jax.lax
     u, s, vt = lax.linalg.svd(nan_unless_finite(jax, a), full_matrices=False)
     sign = lax.sign(det_lower(jax, u) * det_lower(jax, vt))
@@ -230,8 +229,14 @@ def cofactors_by_svd_lower(jax: Any, a: Any, *xs: Any) -> Any:
 
 
 def cofactors_by_svd(
-    numpy: Any, einsum: Callable[..., Any], sign: Any, u: Any, s: Any, vt: Any, xs: Sequence[Any]
-) -> Any:
+    numpy: NumpyModule[ArrayT],
+    einsum: Callable[..., ArrayT],
+    sign: ArrayT,
+    u: ArrayT,
+    s: ArrayT,
+    vt: ArrayT,
+    xs: Sequence[ArrayT],
+) -> ArrayT:
     """See Note [Cofactors]."""
     # For real matrices conjugation changes nothing.
     u, vt = numpy.conj(u), numpy.conj(vt)
@@ -243,8 +248,8 @@ def cofactors_by_svd(
 
 
 def permutation_term(
-    einsum: Callable[..., Any], eye: Any, rest: Any, rotated: Sequence[Any], order: tuple[int, ...]
-) -> Any:
+    einsum: Callable[..., ArrayT], eye: ArrayT, rest: ArrayT, rotated: Sequence[ArrayT], order: tuple[int, ...]
+) -> ArrayT:
     """The contribution of one permutation of the chosen indices to the cofactors of a diagonal matrix."""
     letters = "abcdefghijklmnop"
     factors = ",".join("..." + letters[i] + letters[order[i]] for i in range(1, len(order)))
@@ -261,14 +266,14 @@ def permutation_sign(order: tuple[int, ...]) -> int:
     return -1 if inversions % 2 else 1
 
 
-def leave_out_products(numpy: Any, s: Any, count: int) -> Any:
+def leave_out_products(numpy: NumpyModule[ArrayT], s: ArrayT, count: int) -> ArrayT:
     """[i, j, ...] -> the product of all elements of `s` but those at i, j, ...; 0 where two of these are equal."""
     n, lead = s.shape[-1], s.shape[:-1]
     eye = np.eye(n, dtype=np.bool_)
     gone = reduce(
         np.logical_or, [eye.reshape([n if b == axis else 1 for b in range(count)] + [n]) for axis in range(count)]
     )
-    factors = numpy.where(gone, numpy.ones((), s.dtype), s.reshape(*lead, *[1] * count, n))
+    factors = numpy.where(gone, numpy.ones((), s.dtype), numpy.reshape(s, (*lead, *[1] * count, n)))
     return numpy.where(gone.sum(-1) == count, numpy.prod(factors, -1), numpy.zeros((), s.dtype))
 
 
@@ -278,7 +283,7 @@ def cofactors_transpose(position: int) -> OpRule | None:
     For complex matrices the adjoint conjugates the cotangent and the result.
     """
 
-    def rule(ct: Value, a: Value, *xs: Any) -> Value:
+    def rule(ct: Value, a: Value, *xs: Value) -> Value:
         return conj_if_complex(cofactors.one(a, *xs[: position - 1], conj_if_complex(ct), *xs[position:]))
 
     return rule if position else None
@@ -316,7 +321,7 @@ def slogdet_reference(a: Array) -> tuple[Array, ...]:
     return sign, log.real
 
 
-def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
+def slogdet_lower(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
     jnp = jax.numpy
     pivots, odd = lu_pivots(jax, a)
     sign = jnp.prod(jnp.sign(pivots), axis=-1)

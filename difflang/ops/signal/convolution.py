@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray, TransposedArray
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
-from difflang.ops.op_factories import Array, OpExample, multilinear_op, static_size, tensor_type
+from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
@@ -41,7 +42,7 @@ def window_counts(sizes: Sizes, kernel: Sizes, strides: Ints, padding: PaddingPa
     return tuple(map(window_count, sizes, kernel, strides, padding))
 
 
-def check_image_type(same: TypeSolver, x: Tensor, *of_each_axis: tuple[Any, ...]) -> None:
+def check_image_type(same: TypeSolver, x: Tensor, *of_each_axis: Sequence[int | tuple[Dim, Dim]]) -> None:
     same.accepts(x, FLOATS)
     same.require(x.rank > 2, "an image is [batch, axes of space, channels], not {}", x)
     same.require(all(len(values) == x.rank - 2 for values in of_each_axis), "{} has {} axes of space", x, x.rank - 2)
@@ -70,11 +71,18 @@ def conv_type(
 
 
 def conv_reference(
-    x: Array, w: Array, *, strides: Ints, padding: Any, input_dilation: Ints, kernel_dilation: Ints, groups: int
+    x: Array,
+    w: Array,
+    *,
+    strides: Ints,
+    padding: PaddingPairs,
+    input_dilation: Ints,
+    kernel_dilation: Ints,
+    groups: int,
 ) -> Array:
     half = x.dtype.itemsize == 2
     image, kernel = (a.astype(np.float32) if half else a for a in (x, w))
-    low, high = ((0, *(margin[i] for margin in padding), 0) for i in (0, 1))
+    low, high = ((0, *(static_size(margin[i]) for margin in padding), 0) for i in (0, 1))
     gaps = (0, *(d - 1 for d in input_dilation), 0)
     image = pad_reference(image, np.zeros((), image.dtype), low=low, high=high, interior=gaps)
     axes = tuple(range(1, x.ndim - 1))
@@ -92,16 +100,16 @@ def conv_reference(
 
 
 def conv_lower(
-    jax: Any,
-    x: Any,
-    w: Any,
+    jax: Jax,
+    x: JaxArray | TransposedArray,
+    w: JaxArray | TransposedArray,
     *,
     strides: Ints,
     padding: PaddingPairs,
     input_dilation: Ints,
     kernel_dilation: Ints,
     groups: int,
-) -> Any:
+) -> JaxArray:
     space = "".join(map(str, range(len(strides))))
     image, image_axes = operand_axis_order(x, f"N{space}C")
     kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
@@ -114,9 +122,9 @@ def conv_lower(
     return jax.lax.convert_element_type(result, image.dtype) if half else result
 
 
-def operand_axis_order(x: Any, axes: str) -> tuple[Any, str]:
+def operand_axis_order(x: JaxArray | TransposedArray, axes: str) -> tuple[JaxArray, str]:
     """An operand before its deferred transpose, and its layout: XLA permutes axes as part of a convolution."""
-    if not hasattr(x, "order"):
+    if not isinstance(x, TransposedArray):
         return x, axes
     return x.array, "".join(axes[x.order.index(place)] for place in range(len(axes)))
 

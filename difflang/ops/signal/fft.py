@@ -7,17 +7,18 @@ themselves and their conjugates.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, floor_div
 from difflang.ir.tensor_types import COMPLEXES, F32, F64, I32, Tensor
 from difflang.ops.elementwise.comparison_and_logic import gt, logical_and, lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, OpExample, along_new_axis, linear_op, remaining_axes, tensor_type
+from difflang.ops.op_factories import OpExample, along_new_axis, linear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
 Operand = Value | UndefinedPrimal
@@ -94,7 +95,7 @@ def irfft_transpose(ct: Value, z: Operand, *, axis: int, size: Dim) -> Value:
 # ---- References and lowerings
 
 
-def with_axes_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
+def with_axes_last(jax: Jax, x: JaxArray, axes: Ints, transform: Callable[[JaxArray], JaxArray]) -> JaxArray:
     """Apply `transform` with `axes` moved to the end, then move them back."""
     perm = (*remaining_axes(x.ndim, axes), *axes)
     if perm == tuple(range(x.ndim)):
@@ -102,7 +103,7 @@ def with_axes_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
     return jax.lax.transpose(transform(jax.lax.transpose(x, perm)), [perm.index(i) for i in range(x.ndim)])
 
 
-def fft_lower(jax: Any, x: Any, *, axes: Ints, inverse: bool) -> Any:
+def fft_lower(jax: Jax, x: JaxArray, *, axes: Ints, inverse: bool) -> JaxArray:
     kind = jax.lax.FftType.IFFT if inverse else jax.lax.FftType.FFT
     for start in range(0, len(axes), MAX_XLA_AXES):
         some = axes[start : start + MAX_XLA_AXES]
@@ -111,12 +112,12 @@ def fft_lower(jax: Any, x: Any, *, axes: Ints, inverse: bool) -> Any:
     return x
 
 
-def rfft_lower(jax: Any, x: Any, *, axis: int) -> Any:
+def rfft_lower(jax: Jax, x: JaxArray, *, axis: int) -> JaxArray:
     kind, size = jax.lax.FftType.RFFT, x.shape[axis]
     return with_axes_last(jax, x, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
 
 
-def irfft_lower(jax: Any, z: Any, *, axis: int, size: int) -> Any:
+def irfft_lower(jax: Jax, z: JaxArray, *, axis: int, size: int) -> JaxArray:
     kind = jax.lax.FftType.IRFFT
     return with_axes_last(jax, z, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
 

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from difflang.ir.graph import Value
+from difflang.ir.array_types import Array, Jax, JaxArray, LaxModule
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import mean_over_ties
 from difflang.ops.arrays.shape_manipulation import broadcast, pad, pad_reference, slice_
 from difflang.ops.elementwise.comparison_and_logic import lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, OpExample, linear_op, static_size, tensor_type, upcast_half_reference
+from difflang.ops.op_factories import OpExample, linear_op, static_size, tensor_type, upcast_half_reference
 from difflang.ops.signal.convolution import (
     Ints,
     PaddingPairs,
@@ -89,7 +90,7 @@ def tile_permutation(n: int) -> Ints:
     return (0, *range(1, 2 * n, 2), *range(2, 2 * n + 1, 2), 2 * n + 1)
 
 
-def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
+def split_into_tiles(lax: LaxModule, x: JaxArray, window: Ints) -> JaxArray:
     """The image as tiles: [batch, rows of tiles, rows of a tile, ..., channels], without the remainder at the ends."""
     batch, *space, c = x.shape
     fit = [size // k for size, k in zip(space, window, strict=True)]
@@ -98,7 +99,7 @@ def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
     return lax.reshape(whole, (batch, *(size for pair in zip(fit, window, strict=True) for size in pair), c))
 
 
-def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
+def windows_lower(jax: Jax, x: JaxArray, *, window: Ints, strides: Ints) -> JaxArray:
     """Tiles are a reshape; other windows one strided slice for each position in the window, stacked."""
     lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
     if window == strides:
@@ -132,7 +133,7 @@ def fold_reference(ws: Array, *, strides: Ints, size: Ints) -> Array:
     return result
 
 
-def fold_lower(jax: Any, ws: Any, *, strides: Ints, size: Ints) -> Any:
+def fold_lower(jax: Jax, ws: JaxArray, *, strides: Ints, size: Ints) -> JaxArray:
     """Tiles are a reshape; other windows one padded slice for each position in the window, summed."""
     lax, n = jax.lax, len(strides)
     batch, c, fit, window = ws.shape[0], ws.shape[-1], ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
@@ -203,13 +204,13 @@ def pool_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints, paddi
     return x.reshaped(x.shape[0], *map(window_count, x.shape[1:-1], window, strides, padding), x.shape[-1])
 
 
-def pad_attrs(padding: PaddingPairs) -> dict[str, Any]:
+def pad_attrs(padding: PaddingPairs) -> dict[str, Attr]:
     """The attributes of a `pad` of the spatial axes."""
     low, high = ((0, *(margin[i] for margin in padding), 0) for i in (0, 1))
     return {"low": low, "high": high, "interior": (0,) * len(low)}
 
 
-def pool_reference(reduce: Any, fill: float) -> OpRule:
+def pool_reference(reduce: Callable[..., Array], fill: float) -> OpRule:
     """`reduce` over the windows of the image, padded with `fill`."""
 
     def reference(x: Array, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Array:
@@ -231,7 +232,7 @@ def pool_lower(combine: str, fill: float) -> OpRule:
     Sums of 16-bit floats accumulate in f32.
     """
 
-    def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Any:
+    def lower(jax: Jax, x: JaxArray, *, window: Ints, strides: Ints, padding: PaddingPairs) -> JaxArray:
         lax, half = jax.lax, x.dtype.itemsize == 2
         wide = lax.convert_element_type(x, np.float32) if half else x
         if combine == "max" and is_small_tile(window, strides, padding):
