@@ -149,11 +149,15 @@ class LaxModule(Protocol):
 class Jax(Protocol):
     """The module `jax`, or the facade that emits StableHLO directly: the first argument of a lowering rule."""
 
-    # Memory spaces, by name.
-    memory: Any
+    memory: Any  # memory spaces, by name
+    experimental: Any
+    tree: Any
 
     @property
     def lax(self) -> LaxModule: ...
     @property
     def numpy(self) -> JaxNumpyModule: ...
+    def vmap(
+        self, function: Callable[..., tuple[JaxArray, ...]], /, *, axis_size: int
+    ) -> Callable[..., tuple[JaxArray, ...]]: ...
     def device_put(self, x: JaxArray, space: Any, /) -> JaxArray: ...

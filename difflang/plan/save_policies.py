@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.base.wording import count_of
+from difflang.ir.array_types import NUMPY
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.ops.control.checkpoint_block import checkpoint
@@ -325,7 +326,7 @@ def min_memory_slots(state: int, *, is_static: bool) -> int:
 
 def recomputed_steps(steps: Array, slots: int) -> Array:
     """For each loop length, the number of forward steps that the reverse sweep recomputes."""
-    whole = min_forward_steps(np, np.minimum(steps, 2**30), reach_row(slots))
+    whole = min_forward_steps(NUMPY, np.minimum(steps, 2**30), reach_row(slots))
     return np.maximum(whole - np.array([last_forward_checkpoint(int(n), slots) for n in steps]), 0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
@@ -23,6 +22,7 @@ from difflang.ops.ad_interface import (
     spread_by_mask,
     unpack_cotangents,
 )
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
 
 def call_type(same: TypeSolver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
@@ -32,11 +32,13 @@ def call_type(same: TypeSolver, *types: Type, regions: tuple[Graph], name: str) 
     return results
 
 
-def call_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+def call_reference(
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph], name: str
+) -> list[ReferenceValue]:
     return evaluate(regions[0], *arrays)
 
 
-def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) -> list[Any]:
+def call_lower(lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph], name: str) -> list[LoweredValue]:
     return lowering.call(regions[0], *arrays)
 
 

@@ -11,11 +11,10 @@ another loop, where XLA finds nothing to share, so it need not be isolated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
@@ -37,8 +36,9 @@ from difflang.ops.ad_interface import (
 from difflang.ops.control.call import call
 from difflang.ops.loop.min_cut_residuals import find_min_cut
 from difflang.ops.loop.residual_selection import eqns_to_recompute, recompute_in_tangent
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
-NO_ATTRS: Mapping[str, Any] = {}
+NO_ATTRS: Attrs = {}
 
 
 def checkpoint_type(
@@ -58,26 +58,26 @@ def checkpoint_type(
 
 
 def checkpoint_reference(
-    evaluate: Any,
-    *arrays: Any,
+    evaluate: Evaluate,
+    *arrays: ReferenceValue,
     regions: tuple[Graph],
     results: int,
     recompute: bool,
     min_cut: bool = False,
     loop_step: bool = False,
-) -> list[Any]:
+) -> list[ReferenceValue]:
     return evaluate(regions[0], *arrays)[:results]
 
 
 def checkpoint_lower(
-    lowering: Any,
-    *arrays: Any,
+    lowering: RegionLowering,
+    *arrays: LoweredValue,
     regions: tuple[Graph],
     results: int,
     recompute: bool,
     min_cut: bool = False,
     loop_step: bool = False,
-) -> list[Any]:
+) -> list[LoweredValue]:
     body = lowering.restrict_results(regions[0], regions[0].results[:results])
     return lowering.lower_isolated(body, *arrays) if recompute and not loop_step else lowering.call(body, *arrays)
 
@@ -96,17 +96,17 @@ def emit_checkpoint(
     operands: Sequence[Value],
     results: int,
     recompute: bool,
-    attrs: Mapping[str, Any] = NO_ATTRS,
+    attrs: Attrs = NO_ATTRS,
 ) -> list[Value]:
     return list(builder.emit(checkpoint, operands, (body,), results=results, recompute=recompute, **attrs))
 
 
-def compiler_attrs(eqn: Eqn) -> dict[str, Any]:
+def compiler_attrs(eqn: Eqn) -> dict[str, Attr]:
     """The attributes that only the compiler sets."""
     return {k: v for k, v in eqn.attrs.items() if k in ("min_cut", "loop_step")}
 
 
-def loop_step_attrs(eqn: Eqn) -> dict[str, Any]:
+def loop_step_attrs(eqn: Eqn) -> dict[str, Attr]:
     """The attributes that the block's derivatives inherit: whether it is a step of a loop."""
     return {"loop_step": True} if eqn.attrs.get("loop_step") else {}
 

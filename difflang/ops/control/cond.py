@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from difflang.base.diagnostics import InternalError
+from difflang.ir.array_types import Array, JaxArray
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
@@ -30,12 +30,13 @@ from difflang.ops.loop.history_value import (
     CondRun,
     HistoryOutput,
     HistoryReplay,
-    HistoryValue,
+    HistoryRun,
     merge_histories,
     restrict_region,
     restrict_silently,
     split_histories,
 )
+from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
 
 BOOL_SCALAR = Tensor(BOOL)
 
@@ -52,20 +53,25 @@ def cond_type(same: TypeSolver, *types: Type, regions: tuple[Graph, Graph]) -> t
     return then.type[1]
 
 
-def cond_reference(evaluate: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
+def cond_reference(
+    evaluate: Evaluate, pred: Array, *arrays: ReferenceValue, regions: tuple[Graph, Graph]
+) -> list[ReferenceValue]:
     return evaluate(regions[0] if pred else regions[1], *arrays)
 
 
-def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
+def cond_lower(
+    lowering: RegionLowering, pred: JaxArray, *arrays: LoweredValue, regions: tuple[Graph, Graph]
+) -> list[LoweredValue]:
     """`lax.cond`. Histories do not cross it: their readers rerun the branch, see `history_value`."""
     types = [r.type for r in regions[0].results]
     tensors, histories = split_histories(types)
     parts = [restrict_region(lowering, r, tensors) for r in regions] if histories else regions
     places = [i for i, x in enumerate(arrays) if not isinstance(x, HistoryValue)]
 
-    def make_branch(number: int) -> Any:
-        def run_branch(*xs: Any) -> list[Any]:
-            def rerun(run: Any) -> Any:
+    def make_branch(number: int) -> Callable[..., list[LoweredValue]]:
+        def run_branch(*xs: JaxArray) -> list[LoweredValue]:
+            def rerun(run: HistoryRun) -> list[LoweredValue]:
+                assert isinstance(run, CondRun)
                 return lowering.graph(run.regions[number], *map(replay, run.arrays))
 
             replay = HistoryReplay(rerun)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -28,6 +27,7 @@ from difflang.ops.ad_interface import (
 from difflang.ops.control.call import call, emit_call
 from difflang.ops.control.derivative_operators import reject_unexpanded, tangent_types, wrt_tangent_types
 from difflang.ops.control.print_effect import without_prints
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
 
 def custom_derivative_type(
@@ -50,14 +50,14 @@ def self_call_type(same: TypeSolver, *types: Type, results: tuple[Tensor, ...], 
 
 
 def custom_derivative_reference(
-    evaluate: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask
-) -> list[Any]:
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph, Graph], name: str, wrt: Mask
+) -> list[ReferenceValue]:
     return evaluate(regions[0], *arrays)
 
 
 def custom_derivative_lower(
-    lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask
-) -> list[Any]:
+    lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph, Graph], name: str, wrt: Mask
+) -> list[LoweredValue]:
     return lowering.call(regions[0], *arrays)
 
 

@@ -8,7 +8,6 @@ transposed equation. Both hold these regions too, so derivatives of any order us
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -34,6 +33,7 @@ from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.control.call import call, emit_call
 from difflang.ops.control.print_effect import without_prints
 from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
 Regions = tuple[Graph, Graph, Graph]
 
@@ -50,11 +50,15 @@ def custom_solve_type(same: TypeSolver, *types: Type, regions: Regions, consts: 
     return solve.type[1]
 
 
-def custom_solve_reference(evaluate: Any, *arrays: Any, regions: Regions, consts: int) -> list[Any]:
+def custom_solve_reference(
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: Regions, consts: int
+) -> list[ReferenceValue]:
     return evaluate(regions[0], *arrays)
 
 
-def custom_solve_lower(lowering: Any, *arrays: Any, regions: Regions, consts: int) -> list[Any]:
+def custom_solve_lower(
+    lowering: RegionLowering, *arrays: LoweredValue, regions: Regions, consts: int
+) -> list[LoweredValue]:
     return lowering.call(regions[0], *arrays)
 
 

@@ -16,6 +16,7 @@ from ml_dtypes import finfo
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, ExternalObject, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
@@ -44,11 +45,11 @@ class ExternFunction(ExternalObject):
         self.vjp: ExternFunction | None = None
         self.transposed: ExternFunction | None = None
 
-    def run(self, *arrays: Any) -> list[Any]:
+    def run(self, *arrays: Array) -> list[Array]:
         """Its results on NumPy arrays."""
         raise NotImplementedError
 
-    def lower(self, jax: Any, *arrays: Any) -> list[Any]:
+    def lower(self, jax: Jax, *arrays: JaxArray) -> list[JaxArray]:
         """Its results in the current trace."""
         raise NotImplementedError
 
@@ -62,10 +63,10 @@ class MissingExtern(ExternFunction):
         super().__init__(name, params, results, span)
         self.error = error
 
-    def run(self, *arrays: Any) -> NoReturn:
+    def run(self, *arrays: Array) -> NoReturn:
         raise self.error
 
-    def lower(self, jax: Any, *arrays: Any) -> NoReturn:
+    def lower(self, jax: Jax, *arrays: JaxArray) -> NoReturn:
         raise self.error
 
 
@@ -83,12 +84,12 @@ class PrecisionUnsupported(TypeError):
         self.epsilon = max([float(finfo(real_dtype(t)).eps) for t in types if t.dtype.differentiable], default=0.0)
 
 
-def real_dtype(type: Tensor) -> Any:
+def real_dtype(type: Tensor) -> np.dtype[Any]:
     """The float type of an array's real parts."""
     return np.real(np.zeros((), numpy_dtype(type.dtype))).dtype
 
 
-def extern_reference(*arrays: Any, function: ExternFunction, linear: int) -> Any:
+def extern_reference(*arrays: Array, function: ExternFunction, linear: int) -> Array | list[Array]:
     """Errors: PrecisionUnsupported for longdouble arrays, which only gradient checks use."""
     if any(x.dtype in WIDE_DTYPES for x in arrays):
         raise PrecisionUnsupported((*function.params, *function.results))
@@ -97,7 +98,7 @@ def extern_reference(*arrays: Any, function: ExternFunction, linear: int) -> Any
     return found[0] if len(found) == 1 else found
 
 
-def extern_lower(jax: Any, *arrays: Any, function: ExternFunction, linear: int) -> Any:
+def extern_lower(jax: Jax, *arrays: JaxArray, function: ExternFunction, linear: int) -> JaxArray | list[JaxArray]:
     found = function.lower(jax, *arrays)
     return found[0] if len(found) == 1 else found
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Jax, JaxArray
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
@@ -36,8 +36,8 @@ from difflang.ops.loop.checkpoint_store import int32_one, int32_zero, read_item,
 from difflang.ops.loop.history_value import (
     HistoryOutput,
     HistoryReplay,
+    HistoryRun,
     HistorySum,
-    HistoryValue,
     MapRun,
     merge_histories,
     restrict_region,
@@ -47,6 +47,10 @@ from difflang.ops.loop.history_value import (
 )
 from difflang.ops.loop.loop_op import check_step_sequence, loop
 from difflang.ops.loop.step_transpose import INDEX, accumulating_step
+from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
+
+# From the items that an instance reads to one for each operand.
+RebuildItems = Callable[[Sequence[JaxArray]], Sequence[LoweredValue]]
 
 
 def map_type(same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
@@ -58,18 +62,20 @@ def map_type(same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int,
     return tuple([stacked_type(r, length) for r in results])
 
 
-def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
+def map_reference(
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph], consts: int, length: Dim
+) -> list[ReferenceValue]:
     (body,) = regions
     assert isinstance(length, int)
     items = [p.type for p in body.params[consts:]]
-    instances: list[list[Any]] = []
+    instances: list[list[ReferenceValue]] = []
     for i in range(length):
         reads = [sequence_item(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
         instances.append(evaluate(body, *arrays[:consts], *reads))
     return [stack_items([instance[j] for instance in instances], r.type) for j, r in enumerate(body.results)]
 
 
-def stack_items(items: list[Any], type: Type) -> Any:
+def stack_items(items: list[ReferenceValue], type: Type) -> ReferenceValue:
     if isinstance(type, History):
         return items
     whole = stacked_zeros(type, len(items))
@@ -78,7 +84,9 @@ def stack_items(items: list[Any], type: Type) -> Any:
     return whole
 
 
-def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
+def map_lower(
+    lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph], consts: int, length: Dim
+) -> Sequence[LoweredValue]:
     """`jax.vmap`; or a loop, where instances print, or would compute more side by side.
 
     Histories do not cross it: their readers rerun the instance, see `history_value`.
@@ -91,7 +99,7 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     inner = restrict_region(lowering, body, tensors) if histories else body
     sequences, rebuilt = batch_inputs(lowering, xs)
 
-    def instance(_: Any, *items: Any) -> Any:
+    def instance(_: JaxArray, *items: JaxArray) -> tuple[JaxArray, ...]:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
     if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
@@ -106,12 +114,18 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     return merge_histories(found, [HistoryOutput(run, i) for i in range(len(histories))], types)
 
 
-def sequential_map(jax: Any, length: int, sequences: list[Any], instance: Any, types: Sequence[Type]) -> list[Any]:
+def sequential_map(
+    jax: Jax,
+    length: int,
+    sequences: Sequence[JaxArray],
+    instance: Callable[..., tuple[JaxArray, ...]],
+    types: Sequence[Type],
+) -> list[JaxArray]:
     """One instance after the other, as a loop."""
     lax = jax.lax
     buffers = tuple([lax.full((length, *t.shape), zero_array(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
 
-    def body(at: Any) -> Any:
+    def body(at: tuple[JaxArray, tuple[JaxArray, ...]]) -> tuple[JaxArray, tuple[JaxArray, ...]]:
         i, ys = at
         outs = instance(i, *[read_item(lax, x, i) for x in sequences])
         return lax.add(i, int32_one()), tuple([write_item(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
@@ -139,20 +153,21 @@ def may_diverge(body: Graph) -> bool:
     return False
 
 
-def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
+def batch_inputs(lowering: RegionLowering, xs: Sequence[LoweredValue]) -> tuple[list[JaxArray], RebuildItems]:
     """The arrays whose items the instances read, and a function from those items to one item for each of `xs`."""
     sequences = [x for x in xs if not isinstance(x, HistoryValue)]
     if len(sequences) == len(xs):
         return sequences, lambda items: items
     # For each run the range of its arrays, and how to rebuild its items.
-    inner: dict[Any, tuple[int, int, Any]] = {}
+    inner: dict[HistoryRun, tuple[int, int, RebuildItems]] = {}
     for run in source_maps(xs):
         arrays, rebuilt = batch_inputs(lowering, run.xs)
         inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
         sequences += arrays
 
-    def rebuild_items(items: Any) -> list[Any]:
-        def rerun(run: Any) -> Any:
+    def rebuild_items(items: Sequence[JaxArray]) -> list[LoweredValue]:
+        def rerun(run: HistoryRun) -> list[LoweredValue]:
+            assert isinstance(run, MapRun)
             first, last, rebuilt = inner[run]
             return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
 
@@ -162,7 +177,7 @@ def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
     return sequences, rebuild_items
 
 
-def source_maps(xs: Any) -> list[MapRun]:
+def source_maps(xs: Sequence[LoweredValue]) -> list[MapRun]:
     """The maps that these histories come from."""
     found: dict[MapRun, None] = {}
     todo = list(xs)
@@ -204,7 +219,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         ],
     )
     fixed = [*kept.fixed.values(), *of_consts]
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(fixed)}
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": len(fixed)}
     dys = dxs.builder.emit(map_, [*fixed, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
     return list(outs[:n]), spread_by_mask(dys, lin.active)
 
@@ -218,7 +233,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     inner, tangents = pushed.graph.params[: len(xs)], pushed.graph.params[len(xs) :]
     split = len(of_consts)
     both = with_signature(pushed.graph, [*inner[:nc], *tangents[:split], *inner[nc:], *tangents[split:]])
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": nc + split}
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": nc + split}
     outs = dxs.builder.emit(map_, [*xs[:nc], *of_consts, *xs[nc:], *of_xs], (both,), **attrs)
     n = len(eqn.results)
     return list(outs[:n]), spread_by_mask(outs[n:], pushed.active)
@@ -240,7 +255,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
         outs = transpose_as_loop(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
         return list(spread_by_mask(outs, back.active))
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": len(consts)}
     outs = at.builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
     count, some = sum(back.active), sum(back.chosen[:nc])
     sums = [reduce_sum.one(c, axes=(0,)) for c in outs[:shared]]
@@ -262,7 +277,7 @@ def transpose_as_loop(
     step = accumulating_step(counted, (len(consts), n_xs), 0, shared)
     start = [zeros(builder, r.type) for r in back.results[:shared]]
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
-    attrs: dict[str, Any] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
+    attrs: dict[str, Attr] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
     return list(builder.emit(loop, operands, (step,), **attrs)[1:])
 
 

@@ -7,9 +7,10 @@ own, made in the same way, so there is no last order. Printed derivatives contai
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from difflang.base.diagnostics import InternalError
+from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, ExternalObject, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
@@ -58,7 +59,7 @@ class OpaqueFunction(ExternalObject):
         self.operator, self.of, self.wrt = operator, of, wrt
         self.made: dict[tuple[str, tuple[int, ...]], OpaqueFunction] = {}
 
-    def run(self, *arrays: Any) -> Any:
+    def run(self, *arrays: Array) -> NoReturn:
         """Errors: InternalError: only its types are known."""
         return reject_opaque_call(self)
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import TextSink
 from difflang.ir.op import OPS, Inactive, Op, TypeSolver
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.ad_interface import require_same_types
+from difflang.ops.region_interface import RegionLowering
 from difflang.ops.value_formatting import TextTemplate, count_arrays, render_template
 
 BOOL_SCALAR = Tensor(BOOL)
@@ -29,18 +31,20 @@ def print_type(same: TypeSolver, when: Type, *types: Type, text: TextTemplate, s
     return ()
 
 
-def print_reference(says: TextSink, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
+def print_reference(says: TextSink, when: Array, *values: Array, text: TextTemplate, site: int) -> list[Array]:
     if when:
         says(site, render_template(text, values))
     return []
 
 
-def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
+def print_lower(
+    lowering: RegionLowering, when: JaxArray, *values: JaxArray, text: TextTemplate, site: int
+) -> list[JaxArray]:
     """An ordered host callback. JAX truncates 64-bit numbers on the way there, so these go as two halves."""
     jax, says = lowering.jax, lowering.on_print
     dtypes = [np.dtype(x.dtype) for x in values]
 
-    def print_on_host(when: Any, *halves: Any) -> None:
+    def print_on_host(when: Array, *halves: Array) -> None:
         if when:
             arrays = [join_64bit(np.asarray(x), dtype) for x, dtype in zip(halves, dtypes, strict=True)]
             says(site, render_template(text, arrays))
@@ -49,7 +53,7 @@ def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site
     return []
 
 
-def split_64bit(jax: Any, x: Any) -> Any:
+def split_64bit(jax: Jax, x: JaxArray) -> JaxArray:
     """The 32-bit words of 64-bit numbers; other numbers as they are."""
     lax, dtype = jax.lax, np.dtype(x.dtype)
     if dtype == np.complex128:
@@ -60,7 +64,7 @@ def split_64bit(jax: Any, x: Any) -> Any:
     return lax.bitcast_convert_type(x, np.uint32)
 
 
-def join_64bit(words: Any, dtype: np.dtype[Any]) -> Any:
+def join_64bit(words: Array, dtype: np.dtype[Any]) -> Array:
     """The inverse of `split_64bit`."""
     if words.dtype == dtype:
         return words

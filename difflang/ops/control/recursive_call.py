@@ -6,13 +6,14 @@ It is in no registry and in no finished graph: when a group of mutually recursiv
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn
 from difflang.ir.op import EquationRules, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
+from difflang.ops.ad_interface import Ad
 
 
 def recur_type(
@@ -21,7 +22,7 @@ def recur_type(
     return results
 
 
-def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
+def reject_unfinished(*_: object, **__: object) -> NoReturn:
     raise InternalError("a recursive call was not turned into a loop")
 
 
@@ -49,7 +50,7 @@ def recursion_in_checkpoint_error(span: Span) -> DifflangError:
     return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), fixes))
 
 
-def reject_derivative(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:
+def reject_derivative(ad: Ad, eqn: Eqn, *_: object) -> NoReturn:
     raise recursion_in_derivative_error(eqn.span)
 
 

@@ -19,11 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import comb
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy
 
-Array = Any
+from difflang.ir.array_types import NUMPY, Array, ArrayT, JaxArray, NumpyModule
+
+# Of steps and slots: known, or in a compiled program.
+Number = TypeVar("Number", int, JaxArray)
 
 # Larger numbers are as good as infinite.
 INT32_MAX = 2**31 - 1
@@ -48,7 +51,7 @@ def reach_row(slots: int) -> Array:
     return numpy.array([min(comb(slots + r, slots), INT32_MAX) for r in range(times + 1)], numpy.int32)
 
 
-def min_forward_steps(np: Any, steps: Array, reach: Array) -> Array:
+def min_forward_steps(np: NumpyModule[ArrayT], steps: ArrayT, reach: ArrayT) -> ArrayT:
     """The fewest forward steps to recompute the states of `steps` steps one by one, from the last to the first.
 
     `reach` is the row of the free slots. Taking a step in order to differentiate it does not count. The closed form is
@@ -58,7 +61,7 @@ def min_forward_steps(np: Any, steps: Array, reach: Array) -> Array:
     return np.sum(np.maximum(np.expand_dims(steps, -1) - reach, 0), axis=-1, dtype=numpy.int32)
 
 
-def first_advance(np: Any, steps: Array, reach: Array, fewer: Array) -> Array:
+def first_advance(np: NumpyModule[ArrayT], steps: ArrayT | int, reach: ArrayT, fewer: ArrayT) -> ArrayT:
     """How many of `steps` > 1 steps to advance before storing the next state; `fewer` is the row for one slot less."""
     near = np.max(np.where(reach[1:] < steps, reach[:-1], 0))
     far = steps - np.min(np.where(reach >= steps, fewer, INT32_MAX))
@@ -70,17 +73,19 @@ def free_slot_rows(slots: int) -> Array:
     return reach_table(slots)[slots:0:-1]
 
 
-def checkpoint_gaps(np: Any, kept: Array, end: Array) -> Array:
+def checkpoint_gaps(np: NumpyModule[JaxArray], kept: JaxArray, end: JaxArray) -> JaxArray:
     """The number of steps from each stored state to the next one or the end."""
     return np.append(kept[1:], end) - kept
 
 
-def remaining_forward_steps(np: Any, kept: Array, end: Array) -> Array:
+def remaining_forward_steps(np: NumpyModule[JaxArray], kept: JaxArray, end: JaxArray) -> JaxArray:
     """The fewest forward steps for the reverse sweep from `end`, with as many slots as states in `kept`."""
     return np.sum(min_forward_steps(np, checkpoint_gaps(np, kept, end), free_slot_rows(len(kept))), dtype=numpy.int32)
 
 
-def choose_dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) -> Array:
+def choose_dropped(
+    np: NumpyModule[JaxArray], kept: JaxArray, end: JaxArray, sums: Callable[[JaxArray], JaxArray]
+) -> JaxArray:
     """Which state to drop of one more than there are slots: the one without which the reverse sweep from `end` is
     shortest.
 
@@ -97,7 +102,7 @@ def choose_dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Arr
     return 1 + np.argmin((joined - as_is[:-1] - as_is[1:] + behind)[:-1]).astype(numpy.int32)
 
 
-def choose_dropped_fast(np: Any, joined: Array, place: Array, slots: int) -> Array:
+def choose_dropped_fast(np: NumpyModule[JaxArray], joined: JaxArray, place: JaxArray, slots: int) -> JaxArray:
     """As `choose_dropped`, where `end` < β(slots, 2) - 1: the first state without which no step is repeated twice.
 
     That is at `place`, the previous result (1 at first), or the next one if the gap between its neighbours (`joined`)
@@ -115,23 +120,23 @@ def plan_checkpoints(steps: int, slots: int) -> tuple[int, ...]:
     """The states to store on the forward sweep of a loop of known length, for the shortest reverse sweep."""
     table, kept, free = reach_table(slots), [0], slots
     while free > 1 and steps - kept[-1] > 1:
-        kept.append(kept[-1] + int(first_advance(numpy, steps - kept[-1], table[free], table[free - 1])))
+        kept.append(kept[-1] + int(first_advance(NUMPY, steps - kept[-1], table[free], table[free - 1])))
         free -= 1
     return tuple(kept)
 
 
-class TreeverseSegment(NamedTuple):
+class TreeverseSegment(NamedTuple, Generic[Number]):
     """One segment of the reverse sweep through a loop: start from a stored state, advance, and reverse some steps.
 
     Slots are a stack with a spare one on top: the state after `skipped` steps goes into the next slot. Of the `stored`
     steps after those each state is stored, and `back` steps are reversed from there.
     """
 
-    slot: int
-    first: int  # the number of the first step
-    skipped: int
-    stored: int
-    back: int
+    slot: Number
+    first: Number  # the number of the first step
+    skipped: Number
+    stored: Number
+    back: Number
 
 
 @lru_cache(maxsize=256)
@@ -140,7 +145,12 @@ def plan_segments(steps: int, slots: int) -> Array | None:
 
     The states of `stored` steps go into the next slots.
     """
-    table, held, end, found = reach_table(slots), list(plan_checkpoints(steps, slots)), steps, list[TreeverseSegment]()
+    table, held, end, found = (
+        reach_table(slots),
+        list(plan_checkpoints(steps, slots)),
+        steps,
+        list[TreeverseSegment[int]](),
+    )
     while held and len(found) < MAX_SEGMENTS:
         top, first, free = len(held) - 1, held[-1], slots - len(held)
         far = end - first
@@ -155,7 +165,7 @@ def plan_segments(steps: int, slots: int) -> Array | None:
             end = first
             found.append(TreeverseSegment(top, first, 0, far - 1, far))
         else:
-            skipped = int(first_advance(numpy, far, table[free + 1], table[free])) if free else far - 1
+            skipped = int(first_advance(NUMPY, far, table[free + 1], table[free])) if free else far - 1
             found.append(TreeverseSegment(top, first, skipped, 0, 0))
             held.append(first + skipped)
     return None if held else numpy.array(found, numpy.int32)
@@ -178,7 +188,7 @@ def plan_residual_segments(steps: int, slots: int, each: int) -> Array | None:
         top, first, free = len(held) - 1, held[-1], slots - len(held)
         far = end - first
         skipped = (
-            far - 1 if free == 0 else 0 if far == 1 else int(first_advance(numpy, far, table[free + 1], table[free]))
+            far - 1 if free == 0 else 0 if far == 1 else int(first_advance(NUMPY, far, table[free + 1], table[free]))
         )
         if skipped == far - 1:
             end -= 1

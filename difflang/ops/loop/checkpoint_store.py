@@ -16,20 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
+from difflang.ir.array_types import Array, Jax, JaxArray, LaxModule, Pytree
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.control.print_effect import without_prints
 from difflang.ops.loop import binomial_schedule
 from difflang.ops.loop.binomial_schedule import plan_checkpoints
 from difflang.ops.loop.history_value import HistoryRun
+from difflang.ops.region_interface import LoweredValue, RegionLowering
 
-Array = Any
-Arrays = list[Any]
+# The parts of a state, each in an array.
+Arrays = tuple[JaxArray, ...]
 
 # Sizes in bytes: of the stored states of a loop, of the states of a chunk, and of what is cleared in no time.
 STORE_BYTES = 8 << 20
@@ -116,7 +118,7 @@ class StoreSize(Struct, frozen=True):
         """The stored states in order, and the slot of each, as after `store_all_up_to` steps."""
         kept = self.planned or range(0, self.store_all_up_to, self.steps)
         first = np.asarray(range(len(kept)) if self.planned else kept, np.int32)
-        others = np.setdiff1d(np.arange(self.capacity, dtype=np.int32), first)
+        others = np.setdiff1d(positions(self.capacity), first)
         empty = np.full(self.slots - len(first), binomial_schedule.INT32_MAX, np.int32)
         return np.append(np.asarray(kept, np.int32), empty), np.append(first, others)[: self.slots]
 
@@ -134,8 +136,8 @@ class ReplaySource(Struct, frozen=True, eq=False):
     outputs: Graph
     advance_with_outputs: Graph
     state_carries: tuple[int, ...]  # which carries are the state
-    fixed: Arrays
-    xs: Arrays
+    fixed: Sequence[LoweredValue]
+    xs: Sequence[LoweredValue]
     reverse: bool
     size: StoreSize | None  # None if every state is stored
     # Skip the write of a state that is not stored: on the CPU, in a loop that decides as it runs.
@@ -143,8 +145,8 @@ class ReplaySource(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(
-        cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
-        reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
+        cls, lowering: RegionLowering, step: Graph, consts: int, carry: int, saved: Sequence[int],
+        given: tuple[Sequence[LoweredValue], Sequence[LoweredValue]], reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
     ) -> ReplaySource:  # fmt: skip
         """The source of a loop's step. Its state holds the carries that history outputs and `also` depend on."""
         step = without_prints(step)
@@ -162,8 +164,8 @@ class ReplaySource(Struct, frozen=True, eq=False):
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size, sparing)
 
     def store_state(
-        self, lax: Any, truth: Array, slots: Sequence[Array], state: Sequence[Array], slot: Array
-    ) -> tuple[Array, ...]:
+        self, lax: LaxModule, truth: JaxArray, slots: Sequence[JaxArray], state: Sequence[JaxArray], slot: JaxArray
+    ) -> Arrays:
         """The slots with a state written into one, if `truth`; else unchanged, or with the state in a spare slot."""
         if not self.sparing:
             return write_items(lax, slots, state, slot)
@@ -191,26 +193,30 @@ def find_state_carries(step: Graph, gives: Graph, carry: range, also: Sequence[i
 class StoreState(NamedTuple):
     """A checkpoint store while it is written: part of the state of the loop that writes it."""
 
-    order: Any  # the stored states, and the slot of each
-    dropped_rank: Array  # where in that order a state was dropped last
-    next_step: Array  # the step of this chunk whose state is stored
-    slot: Array  # and its slot
-    slots: tuple[Array, ...]
+    order: Arrays  # the stored states, and the slot of each
+    dropped_rank: JaxArray  # where in that order a state was dropped last
+    next_step: JaxArray  # the step of this chunk whose state is stored
+    slot: JaxArray  # and its slot
+    slots: Arrays
 
 
 class CheckpointStore:
     """Writes the states of a loop into a checkpoint store."""
 
-    def __init__(self, lowering: Any, source: ReplaySource, start: Arrays, length: int | None) -> None:
+    def __init__(
+        self, lowering: RegionLowering, source: ReplaySource, start: Sequence[JaxArray], length: int | None
+    ) -> None:
         self.jax, self.source = lowering.jax, source
         size, lax = source.size, self.jax.lax
         # The slot for states that are not stored.
         self.spare = size.capacity if size else int(length or 0)
         slots = self.spare + (size.steps if size and not (size.planned or size.store_all_up_to) else 1)
         empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.state_carries]
-        self.start = StoreState(size.order if size else (), int32_one(), np.int32(-1), np.int32(0), tuple(empty))
+        self.start = StoreState(size.order if size else (), int32_one(), int32(-1), int32(0), tuple(empty))
 
-    def begin_chunk(self, at: StoreState, count: Array, apart: Array, boundary: Array) -> tuple[StoreState, Array]:
+    def begin_chunk(
+        self, at: StoreState, count: JaxArray, apart: JaxArray, boundary: JaxArray
+    ) -> tuple[StoreState, JaxArray]:
         """The store at the beginning of a chunk, with its first step in the order, and the latest end of the chunk.
 
         `apart` tells whether a state may be stored here, `boundary` where the next may be. All steps up to
@@ -218,20 +224,18 @@ class CheckpointStore:
         """
         jax, lax, size = self.jax, self.jax.lax, self.source.size
         if size is None or size.planned:
-            return at, np.int32(binomial_schedule.INT32_MAX)
-        later = lax.ge(count, np.int32(size.store_all_up_to))
+            return at, int32(binomial_schedule.INT32_MAX)
+        later = lax.ge(count, int32(size.store_all_up_to))
         keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, int32_zero())))
-        start = (at.order, at.dropped_rank, np.int32(-1), at.slot)
+        start = (at.order, at.dropped_rank, int32(-1), at.slot)
         order, place, due, slot = apply_if(
             lax, keep, lambda now: insert_checkpoint(jax, size, now[0], now[1], count), start
         )
-        return StoreState(order, place, due, slot, at.slots), lax.select(
-            later, boundary, np.int32(size.store_all_up_to)
-        )
+        return StoreState(order, place, due, slot, at.slots), lax.select(later, boundary, int32(size.store_all_up_to))
 
-    def record_state(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
+    def record_state(self, at: StoreState, count: JaxArray, carry: Sequence[JaxArray]) -> StoreState:
         """The store with the state before step `count` in its slot, if it is stored, else in the spare slot."""
-        lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
+        lax, size, slot, spare = self.jax.lax, self.source.size, count, int32(self.spare)
         # Here `at.slot` counts the planned states stored so far.
         if size and size.planned:
             kept = lax.eq(read_item(lax, at.order[0], at.slot), count)
@@ -239,21 +243,21 @@ class CheckpointStore:
             at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
         elif size:
             kept = lax.select(lax.eq(count, at.next_step), at.slot, spare)
-            slot = lax.select(lax.lt(count, np.int32(size.store_all_up_to)), count, kept)
+            slot = lax.select(lax.lt(count, int32(size.store_all_up_to)), count, kept)
         state = [carry[i] for i in self.source.state_carries]
         return at._replace(slots=self.source.store_state(lax, lax.ne(slot, spare), at.slots, state, slot))
 
 
 def insert_checkpoint(
-    jax: Any, size: StoreSize, order: Any, place: Array, count: Array
-) -> tuple[Any, Array, Array, Array]:
+    jax: Jax, size: StoreSize, order: Arrays, place: JaxArray, count: JaxArray
+) -> tuple[Arrays, JaxArray, JaxArray, JaxArray]:
     """Insert state number `count` into the order.
 
     Gives the order with it, the position at which a state was dropped, `count`, and its slot: an empty one or that of
     the dropped state.
     """
     jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
-    number, interval, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
+    number, interval, most = [positions(size.slots), *map(int32, (size.steps, size.slots))]
     # Without a first phase that stores all states, the first interval may be shorter.
     before = count if size.store_all_up_to else count + interval - int32_one()
     held = lax.min(lax.div(before, interval), most)
@@ -261,16 +265,16 @@ def insert_checkpoint(
     place = lax.select(full, choose_dropped_slot(jax, size, kept, place, count), place)
     at = lax.select(full, place, held)
     slot = read_item(lax, slots, at)
-    moved = full & (number >= at)
+    moved = full & (at <= number)
     kept = jnp.where(moved, jnp.append(kept[1:], count), jnp.where(number == held, count, kept))
     return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), place, count, slot
 
 
-def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, count: Array) -> Array:
+def choose_dropped_slot(jax: Jax, size: StoreSize, kept: JaxArray, place: JaxArray, count: JaxArray) -> JaxArray:
     """The position of the state to drop, where the previous one was dropped at `place`."""
-    lax, slots, interval = jax.lax, size.slots, np.int32(size.steps)
+    lax, slots, interval = jax.lax, size.slots, int32(size.steps)
 
-    def dropped() -> Array:
+    def dropped() -> JaxArray:
         more = lax.div(jax.numpy.append(kept, count), np.full(slots + 1, interval))
         return binomial_schedule.choose_dropped(jax.numpy, more, more[-1] + int32_one(), partial(suffix_sums, lax))
 
@@ -278,11 +282,11 @@ def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, co
         return dropped()
     before, after = (
         read_item(lax, kept, place - int32_one()),
-        read_item(lax, kept, lax.min(place + int32_one(), np.int32(slots - 1))),
+        read_item(lax, kept, lax.min(place + int32_one(), int32(slots - 1))),
     )
     joined = lax.div(lax.select(place == slots - 1, count, after) - before, interval)
-    near = lax.min(binomial_schedule.choose_dropped_fast(jax.numpy, joined, place, slots), np.int32(slots - 1))
-    far = lax.div(count, interval) >= binomial_schedule.reach_table(slots)[slots, 2] - np.int32(2)
+    near = lax.min(binomial_schedule.choose_dropped_fast(jax.numpy, joined, place, slots), int32(slots - 1))
+    far = lax.div(count, interval) >= binomial_schedule.reach_table(slots)[slots, 2] - int32(2)
     return lax.cond(far, dropped, lambda: near)
 
 
@@ -290,21 +294,21 @@ class LoopRun(HistoryRun, frozen=True, eq=False):
     """A loop that has run: its source, the stored states and their slots, and its step count."""
 
     source: ReplaySource
-    order: Any
-    slots: Arrays
-    residual_buffers: Arrays  # the residuals of its last steps, if the store buffers them
-    count: Array
+    order: Arrays
+    slots: Sequence[JaxArray]
+    residual_buffers: Sequence[JaxArray]  # the residuals of its last steps, if the store buffers them
+    count: JaxArray
 
     @property
     def may_store_all(self) -> bool:
         """Whether its store may hold every state."""
         return self.source.size is None or self.source.size.store_all_up_to > 0
 
-    def all_stored(self, lax: Any) -> Array:
+    def all_stored(self, lax: LaxModule) -> JaxArray:
         """Whether every state is stored, in the slot of its own number."""
-        return lax.le(self.count, np.int32(self.source.size.store_all_up_to)) if self.source.size else np.asarray(True)
+        return lax.le(self.count, int32(self.source.size.store_all_up_to)) if self.source.size else boolean(True)
 
-    def step_number(self, lax: Any, index: Array) -> Array:
+    def step_number(self, lax: LaxModule, index: JaxArray) -> JaxArray:
         """The position in the run of the step with that index."""
         return lax.sub(lax.sub(self.count, int32_one()), index) if self.source.reverse else index
 
@@ -312,49 +316,68 @@ class LoopRun(HistoryRun, frozen=True, eq=False):
 # ---- Numbers and slots
 
 
+def int32(number: int) -> Array:
+    """A constant beside step numbers and slots, which have 32 bits."""
+    return np.asarray(number, np.int32)
+
+
 def int32_zero() -> Array:
-    return np.asarray(0, np.int32)
+    return int32(0)
 
 
 def int32_one() -> Array:
-    return np.asarray(1, np.int32)
+    return int32(1)
 
 
-def suffix_sums(lax: Any, x: Array) -> Array:
+def positions(count: int) -> Array:
+    """0, 1, ..., count - 1."""
+    return np.arange(count, dtype=np.int32)
+
+
+def boolean(value: bool) -> Array:
+    """A constant beside conditions."""
+    return np.asarray(value)
+
+
+def suffix_sums(lax: LaxModule, x: JaxArray) -> JaxArray:
     """Suffix sums as a loop: XLA's own cumulative sum takes longer to compile and to run."""
 
-    def body(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def body(at: tuple[JaxArray, JaxArray, JaxArray]) -> tuple[JaxArray, JaxArray, JaxArray]:
         k, total, sums = at
         total = lax.add(total, read_item(lax, x, k))
         return lax.sub(k, int32_one()), total, write_item(lax, sums, total, k)
 
-    start = (np.int32(x.shape[0] - 1), int32_zero(), lax.full_like(x, 0))
+    start = (int32(x.shape[0] - 1), int32_zero(), lax.full_like(x, 0))
     return lax.while_loop(lambda at: lax.ge(at[0], int32_zero()), body, start)[2]
 
 
-def count_until(jax: Any, kept: Array, step: Array) -> Array:
+def count_until(jax: Jax, kept: JaxArray, step: JaxArray) -> JaxArray:
     """How many stored states are not after that step."""
     return jax.numpy.sum(kept <= step, dtype=np.int32)
 
 
-def apply_if(lax: Any, truth: Array, change: Callable[[Any], Any], state: Any) -> Any:
+def apply_if(lax: LaxModule, truth: JaxArray, change: Callable[[Pytree], Pytree], state: Pytree) -> Pytree:
     """The state, changed if `truth` holds."""
+
     # A loop with at most one step works in place, whereas a branch would copy what it returns unchanged.
-    return lax.while_loop(lambda at: at[0], lambda at: (np.asarray(False), change(at[1])), (truth, state))[1]
+    def step(at: tuple[JaxArray, Pytree]) -> tuple[JaxArray, Pytree]:
+        return boolean(False), change(at[1])
+
+    return lax.while_loop(lambda at: at[0], step, (truth, state))[1]
 
 
-def read_item(lax: Any, x: Array, i: Array) -> Array:
+def read_item(lax: LaxModule, x: JaxArray, i: JaxArray) -> JaxArray:
     """`x[i]`."""
     starts = (i, *[int32_zero()] * (x.ndim - 1))
     return lax.squeeze(lax.dynamic_slice(x, starts, (1, *x.shape[1:]), allow_negative_indices=False), (0,))
 
 
-def write_item(lax: Any, xs: Array, x: Array, i: Array) -> Array:
+def write_item(lax: LaxModule, xs: JaxArray, x: JaxArray, i: JaxArray) -> JaxArray:
     """`xs` with `x` at `i`."""
     starts = (i, *[int32_zero()] * x.ndim)
     return lax.dynamic_update_slice(xs, lax.expand_dims(x, (0,)), starts, allow_negative_indices=False)
 
 
-def write_items(lax: Any, xs: Sequence[Array], state: Sequence[Array], i: Array) -> tuple[Array, ...]:
+def write_items(lax: LaxModule, xs: Sequence[JaxArray], state: Sequence[JaxArray], i: JaxArray) -> Arrays:
     """The parts of a state, each in its own array at `i`."""
     return tuple([write_item(lax, x, part, i) for x, part in zip(xs, state, strict=True)])

@@ -11,116 +11,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Generic, NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
 
-from difflang.ir.graph import Graph, Value
-from difflang.ir.tensor_types import Type
+from difflang.ir.array_types import JaxArray, JaxNumpyModule
 from difflang.ops.loop import binomial_schedule
 from difflang.ops.loop.checkpoint_store import (
-    Array,
     Arrays,
     LoopRun,
     apply_if,
+    boolean,
     count_until,
+    int32,
     int32_one,
     int32_zero,
+    positions,
     read_item,
     write_item,
     write_items,
 )
 from difflang.ops.loop.history_value import (
-    EmptyHistory,
     HistoryOutput,
-    HistoryRun,
     HistorySum,
-    HistoryValue,
-    add_items,
     too_many_loops_error,
-    unreachable_history_error,
-    zero_item,
 )
+from difflang.ops.loop.history_view import HistoryView, State, StepLoop
 from difflang.ops.loop.treeverse import Treeverse, choose_segments
+from difflang.ops.region_interface import LoweredValue, RegionLowering
 
 # Each order of reverse mode doubles the loops: this is five orders.
 MAX_SOURCE_LOOPS = 31
 
 
-class HistoryView(Struct, frozen=True, eq=False):
-    """The histories at one step."""
-
-    lowering: Any
-    index: Array
-    low: Array  # the first index of the chunk
-    stores: dict[LoopRun, Sequence[Array]]  # the slots, where the reader carries them
-    chunk_states: dict[LoopRun, Sequence[Array]]  # the recomputed states of the chunk
-    replayed_outputs: dict[HistoryRun, Sequence[Any]]
-    # The states that the reader itself carries.
-    carried_states: dict[LoopRun, Sequence[Array]] = field(default_factory=dict[Any, Any])
-
-    def item(self, x: Any, type: Type) -> Any:
-        jax = self.lowering.jax
-        match x:
-            case HistoryOutput(run, index) if isinstance(run, LoopRun):
-                if run not in self.replayed_outputs:
-                    self.replayed_outputs[run] = self.rerun(run, run.source.outputs)
-                return self.replayed_outputs[run][index]
-            case HistorySum(a, b):
-                return add_items(jax, self.item(a, type), self.item(b, type))
-            case EmptyHistory():
-                return zero_item(jax, type)
-            case HistoryValue():
-                raise unreachable_history_error()
-            case _:
-                return read_item(jax.lax, x, self.index)
-
-    def state(self, run: LoopRun) -> Arrays:
-        """The state before this step: the reader's, or from the store if it holds all, else from the chunk."""
-        lax = self.lowering.jax.lax
-        if run in self.carried_states:
-            return list(self.carried_states[run])
-        at, ordinal = lax.sub(self.index, self.low), run.step_number(lax, self.index)
-        chunk = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
-        if chunk and not run.may_store_all:
-            return chunk
-        kept = [read_item(lax, s, ordinal) for s in self.stores.get(run, run.slots)]
-        return [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, chunk, strict=True)] if chunk else kept
-
-    def rerun(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
-        source = run.source
-        items = [
-            self.item(x, p.type) for x, p in zip(source.xs, last_params(graph.params, len(source.xs)), strict=True)
-        ]
-        return self.lowering.graph(
-            graph, self.index, *source.fixed, *(self.state(run) if state is None else state), *items
-        )
+# The stored states in order, the slot of each, and the contents of the slots.
+ReplayStore = tuple[JaxArray, JaxArray, Arrays]
 
 
 class ReplayState(NamedTuple):
     """The progress of the source loops and their states, carried by the reader's loop."""
 
-    at: tuple[Array, ...]  # how many steps each has taken
-    until: tuple[Array, ...]  # the step at which each stops next to store its state
-    states: tuple[Any, ...]
-    stores: tuple[Any, ...]  # the stored states, their slots, and the contents of the slots
-    chunk_states: tuple[Any, ...]  # the recomputed states of the chunk
+    at: tuple[JaxArray, ...]  # how many steps each has taken
+    until: tuple[JaxArray, ...]  # the step at which each stops next to store its state
+    states: tuple[Arrays, ...]
+    stores: tuple[ReplayStore, ...]
+    chunk_states: tuple[Arrays, ...]  # the recomputed states of the chunk
 
 
 class ReplayProgress(NamedTuple):
     """The progress of one source loop."""
 
-    at: Array
-    until: Array
-    state: Any
-    store: Any
+    at: JaxArray
+    until: JaxArray
+    state: Arrays
+    store: ReplayStore
 
 
 class ChunkReplayer:
     """Recomputes states that are not stored, in one chunk of steps after another."""
 
-    def __init__(self, lowering: Any, runs: Sequence[LoopRun], steps: int, reverse: bool) -> None:
+    def __init__(self, lowering: RegionLowering, runs: Sequence[LoopRun], steps: int, reverse: bool) -> None:
         self.lowering, self.lax, self.runs, self.reverse = lowering, lowering.jax.lax, runs, reverse
         self.sizes = [r.source.size for r in runs if r.source.size]
         self.steps = steps  # of a chunk
@@ -129,41 +79,43 @@ class ChunkReplayer:
     def start(self) -> ReplayState:
         """No source loop has taken a step."""
 
-        def blank(run: LoopRun, *first: int) -> tuple[Array, ...]:
+        def blank(run: LoopRun, *first: int) -> tuple[JaxArray, ...]:
             return tuple([self.lax.full((*first, *s.shape[1:]), np.zeros((), s.dtype)) for s in run.slots])
 
-        nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
-        stores = [(*r.order, tuple(r.slots)) for r in self.runs]
+        nowhere = (int32(-1),) * len(self.runs)
+        stores = [(r.order[0], r.order[1], tuple(r.slots)) for r in self.runs]
         buffers = [blank(r, self.steps) for r in self.runs]
         return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(stores), tuple(buffers))
 
-    def fill_chunk(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
+    def fill_chunk(self, low: JaxArray, high: JaxArray, held: ReplayState) -> ReplayState:
         """Recompute the states before the steps from `low` to `high` that are not stored."""
-        lax, reader = self.lax, np.int32(len(self.runs))
-        frames = lax.full((len(self.runs) + 1, 3), np.int32(0))
-        frames = write_item(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
+        lax, reader = self.lax, int32(len(self.runs))
+        frames = lax.full((len(self.runs) + 1, 3), int32(0))
+        frames = write_item(lax, frames, self.frame(low, high, int32(len(self.runs) + 1)), reader)
         first = lax.add(reader, lax.convert_element_type(self.all_stored(), np.int32))
         return lax.while_loop(
             lambda at: lax.le(at[0], reader), lambda at: self.advance_frames(*at), (first, frames, held)
         )[2]
 
-    def all_stored(self) -> Array:
+    def all_stored(self) -> JaxArray:
         """Whether the stores hold every state."""
         return reduce(self.lax.bitwise_and, [r.all_stored(self.lax) for r in self.runs])
 
-    def frame(self, low: Array, high: Array, waiting: Array) -> Array:
+    def frame(self, low: JaxArray, high: JaxArray, waiting: JaxArray) -> JaxArray:
         """The steps at which a loop needs its sources, and the frame to continue with when it has taken them."""
         lax = self.lax
         return lax.concatenate([lax.expand_dims(x, (0,)) for x in (low, high, waiting)], 0)
 
-    def advance_frames(self, owner: Array, frames: Array, held: ReplayState) -> tuple[Array, Array, ReplayState]:
+    def advance_frames(
+        self, owner: JaxArray, frames: JaxArray, held: ReplayState
+    ) -> tuple[JaxArray, JaxArray, ReplayState]:
         """The last source loop that is not where it must be opens a frame; if all are, they take the steps."""
         lax, numbers = self.lax, range(len(self.runs))
-        low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
+        low, high, waiting = [read_item(lax, read_item(lax, frames, owner), int32(i)) for i in range(3)]
         needed = [self.must_replay(owner, i) for i in numbers]
         progress = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)]
         buffers = list(held.chunk_states)
-        ready, following = np.asarray(True), owner
+        ready, following = boolean(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
             due = lax.sub(run.count, high) if run.source.reverse else low
@@ -171,38 +123,38 @@ class ChunkReplayer:
             progress[i] = apply_if(lax, mine, partial(self.plan_segment, i, due), progress[i])
             opens = lax.bitwise_and(mine, lax.ne(progress[i].at, due))
             frame = self.frame(*self.towards(i, progress[i]), owner)
-            frames = write_item(lax, frames, lax.select(opens, frame, read_item(lax, frames, np.int32(i))), np.int32(i))
-            following = lax.select(opens, np.int32(i), following)
+            frames = write_item(lax, frames, lax.select(opens, frame, read_item(lax, frames, int32(i))), int32(i))
+            following = lax.select(opens, int32(i), following)
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
-            requested, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
+            requested, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, int32(i)))
             progress[i], buffers[i] = self.advance_loop(i, owner, (low, high), (requested, own), progress, buffers)
         at, until, states, stores = zip(*progress, strict=True)
         held = ReplayState(at, until, states, stores, tuple(buffers))
         return lax.select(ready, waiting, following), frames, held
 
-    def must_replay(self, owner: Array, number: int) -> Array:
+    def must_replay(self, owner: JaxArray, number: int) -> JaxArray:
         """Whether a loop, or the reader, reads source loop `number`, and that does not store every state."""
         owners = np.asarray([*[row[number] for row in self.reads], True])
         return self.lax.bitwise_and(
             read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].all_stored(self.lax))
         )
 
-    def towards(self, number: int, loop: ReplayProgress) -> tuple[Array, Array]:
+    def towards(self, number: int, loop: ReplayProgress) -> tuple[JaxArray, JaxArray]:
         """The next steps of a source loop: one chunk at a time if it reads others."""
         lax, run = self.lax, self.runs[number]
         count = lax.sub(loop.until, loop.at)
         if any(self.reads[number]):
-            count = lax.min(count, np.int32(self.steps))
+            count = lax.min(count, int32(self.steps))
         low = lax.sub(lax.sub(run.count, loop.at), count) if run.source.reverse else loop.at
         return low, lax.add(low, count)
 
-    def plan_segment(self, number: int, due: Array, loop: ReplayProgress) -> ReplayProgress:
+    def plan_segment(self, number: int, due: JaxArray, loop: ReplayProgress) -> ReplayProgress:
         """Store the state at a segment's end, or restart from the last one stored up to `due`; plan the next
         segment.
         """
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
-        last = np.int32(size.slots)
+        last = int32(size.slots)
         kept, slots, states = loop.store
         held = count_until(jax, kept, due)
         newest = read_item(lax, kept, held - int32_one())
@@ -218,11 +170,11 @@ class ChunkReplayer:
         states = apply_if(
             lax, ended, lambda s: tuple([write_item(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
         )
-        kept = jax.numpy.where(ended & (np.arange(size.slots, dtype=np.int32) == held), at, kept)
-        free, interval = last + int32_one() - held - ended.astype(np.int32), np.int32(size.steps)
+        kept = jax.numpy.where(ended & (positions(size.slots) == held), at, kept)
+        free, interval = last + int32_one() - held - ended.astype(np.int32), int32(size.steps)
         table, chunks = (
             binomial_schedule.reach_table(size.slots),
-            lax.div(due - at + np.int32(size.steps - 1), interval) + int32_one(),
+            lax.div(due - at + int32(size.steps - 1), interval) + int32_one(),
         )
         far = binomial_schedule.first_advance(
             jax.numpy, chunks, read_item(lax, table, free), read_item(lax, table, free - int32_one())
@@ -234,12 +186,12 @@ class ChunkReplayer:
     def advance_loop(
         self,
         number: int,
-        owner: Array,
-        steps: tuple[Array, Array],
-        why: tuple[Array, Array],
+        owner: JaxArray,
+        steps: tuple[JaxArray, JaxArray],
+        why: tuple[JaxArray, JaxArray],
         progress: list[ReplayProgress],
-        buffers: Any,
-    ) -> tuple[ReplayProgress, Any]:
+        buffers: Sequence[Arrays],
+    ) -> tuple[ReplayProgress, Arrays]:
         """Advance a source loop through its own steps, or its owner's chunk, recording the state before each step."""
         lax, run, loop, (low, high), (requested, own) = self.lax, self.runs[number], progress[number], steps, why
         size = lax.sub(high, low)
@@ -250,11 +202,11 @@ class ChunkReplayer:
         others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
         count = lax.select(own, size, lax.select(requested, others, int32_zero()))
 
-        def store_state(k: Array, state: Any, chunk: Any) -> Any:
+        def store_state(k: JaxArray, state: Arrays, chunk: Arrays) -> Arrays:
             place = lax.sub(lax.sub(size, int32_one()), k) if run.source.reverse else k
             return apply_if(lax, requested & (k < size), lambda at: write_items(lax, at, state, place), chunk)
 
-        def body(at: Any) -> Any:
+        def body(at: tuple[JaxArray, Arrays, Arrays]) -> tuple[JaxArray, Arrays, Arrays]:
             k, state, chunk = at
             i = lax.sub(lax.sub(high, int32_one()), k) if run.source.reverse else lax.add(low, k)
             view = HistoryView(self.lowering, i, low, stores, chunks, {})
@@ -266,38 +218,24 @@ class ChunkReplayer:
         return loop._replace(at=lax.add(loop.at, count), state=state), chunk
 
 
-def reset_slots(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
+def reset_slots(
+    jnp: JaxNumpyModule, kept: JaxArray, slots: JaxArray, last: tuple[JaxArray, JaxArray], far: JaxArray
+) -> tuple[JaxArray, JaxArray, JaxArray]:
     """Drop the states between the first and the last one up to where a loop must be, if they fill the slots.
 
     For a loop that runs in the reader's direction: both have passed them.
     """
-    (held, newest), end, number = last, len(kept) - 1, np.arange(len(kept), dtype=np.int32)
+    (held, newest), end, number = last, len(kept) - 1, positions(len(kept))
     afresh = far & (held == end + 1)
     front = jnp.where(number == 0, 0, jnp.where(number == 1, newest, binomial_schedule.INT32_MAX)).astype(np.int32)
     swapped = jnp.where(number == 1, slots[-1], jnp.where(number == end, slots[1], slots))
-    return jnp.where(afresh, front, kept), jnp.where(afresh, swapped, slots), jnp.where(afresh, np.int32(2), held)
+    return jnp.where(afresh, front, kept), jnp.where(afresh, swapped, slots), jnp.where(afresh, int32(2), held)
 
 
-class StepLoop(Protocol):
-    """A loop whose steps a `HistoryReader` takes. `state` is everything that it carries."""
-
-    @property
-    def limit(self) -> Array: ...
-    @property
-    def reverse(self) -> bool: ...
-    @property
-    def steps(self) -> int: ...  # the interval of its store, 0 if that decides nothing as the loop runs
-
-    def should_continue(self, count: Array, state: Any) -> Array: ...
-    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any: ...
-    # As `CheckpointStore.begin_chunk`.
-    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]: ...
-
-
-class HistoryReader:
+class HistoryReader(Generic[State]):
     """Runs the steps of a loop: in chunks if it writes a checkpoint store, or reads one that lacks some states."""
 
-    def __init__(self, lowering: Any, xs: Sequence[Any], walk: StepLoop) -> None:
+    def __init__(self, lowering: RegionLowering, xs: Sequence[LoweredValue], walk: StepLoop[State]) -> None:
         self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk
         runs = source_loops(xs)
         if len(runs) > MAX_SOURCE_LOOPS:
@@ -307,7 +245,7 @@ class HistoryReader:
         self.steps = min([steps for steps in sizes if steps], default=0)
         self.chunks = ChunkReplayer(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
 
-    def run_loop(self, state: Any) -> tuple[Array, Any]:
+    def run_loop(self, state: State) -> tuple[JaxArray, State]:
         """The number of steps taken, and the state after them."""
         if not self.steps:
             return self.stepwise(None, None, (int32_zero(), state))
@@ -320,7 +258,9 @@ class HistoryReader:
         )
         return k, state
 
-    def run_chunk(self, k: Array, held: ReplayState | None, state: Any) -> Any:
+    def run_chunk(
+        self, k: JaxArray, held: ReplayState | None, state: State
+    ) -> tuple[JaxArray, ReplayState | None, State]:
         """The steps up to the next at which something is decided."""
         lax, walk, chunks = self.lax, self.walk, self.chunks
         apart, boundary = self.chunk_boundary(k)
@@ -334,9 +274,9 @@ class HistoryReader:
         k, state = self.stepwise(until, (low, held), (k, state))
         return k, held, state
 
-    def chunk_boundary(self, k: Array) -> tuple[Array, Array]:
+    def chunk_boundary(self, k: JaxArray) -> tuple[JaxArray, JaxArray]:
         """Whether the next step is the first of an interval, and where that interval ends."""
-        lax, interval = self.lax, np.int32(self.steps)
+        lax, interval = self.lax, int32(self.steps)
         if self.walk.reverse:
             left = lax.sub(self.walk.limit, k)
             before = lax.mul(lax.div(lax.sub(left, int32_one()), interval), interval)
@@ -344,22 +284,24 @@ class HistoryReader:
         before = lax.mul(lax.div(k, interval), interval)
         return lax.eq(k, before), lax.add(before, interval)
 
-    def stepwise(self, until: Array | None, chunk: tuple[Array, ReplayState] | None, at: tuple[Array, Any]) -> Any:
+    def stepwise(
+        self, until: JaxArray | None, chunk: tuple[JaxArray, ReplayState] | None, at: tuple[JaxArray, State]
+    ) -> tuple[JaxArray, State]:
         """The steps up to `until`, or to the end."""
         lax, walk = self.lax, self.walk
 
-        def should_continue(at: Any) -> Array:
+        def should_continue(at: tuple[JaxArray, State]) -> JaxArray:
             more = walk.should_continue(*at)
             return more if until is None else lax.bitwise_and(lax.lt(at[0], until), more)
 
-        def body(at: Any) -> Any:
+        def body(at: tuple[JaxArray, State]) -> tuple[JaxArray, State]:
             k, state = at
             i = lax.sub(lax.sub(walk.limit, int32_one()), k) if walk.reverse else k
             return lax.add(k, int32_one()), walk.take_step(k, i, self.view_at(i, chunk), state)
 
         return lax.while_loop(should_continue, body, at)
 
-    def view_at(self, index: Array, chunk: tuple[Array, ReplayState] | None) -> HistoryView:
+    def view_at(self, index: JaxArray, chunk: tuple[JaxArray, ReplayState] | None) -> HistoryView:
         if chunk is None:
             return HistoryView(self.lowering, index, int32_zero(), {}, {}, {})
         low, held = chunk
@@ -369,11 +311,11 @@ class HistoryReader:
         )
 
 
-def source_loops(xs: Sequence[Any]) -> list[LoopRun]:
+def source_loops(xs: Sequence[LoweredValue]) -> list[LoopRun]:
     """The loops that these histories come from, each after those that it reads itself."""
     found: dict[LoopRun, None] = {}
 
-    def visit(x: Any) -> None:
+    def visit(x: LoweredValue) -> None:
         match x:
             case HistoryOutput(run, _) if isinstance(run, LoopRun):
                 if run not in found:
@@ -389,7 +331,3 @@ def source_loops(xs: Sequence[Any]) -> list[LoopRun]:
     for x in xs:
         visit(x)
     return list(found)
-
-
-def last_params(params: Sequence[Value], count: int) -> Sequence[Value]:
-    return params[len(params) - count :]

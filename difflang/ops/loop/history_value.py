@@ -9,22 +9,17 @@ and maps, and sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
+from difflang.ir.array_types import Jax
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import zero_array
 from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.control.print_effect import without_prints
-
-Array = Any
-
-
-class HistoryValue(Struct, frozen=True, eq=False):
-    """A history during lowering."""
+from difflang.ops.region_interface import HistoryValue, LoweredValue, RegionLowering
 
 
 class EmptyHistory(HistoryValue, frozen=True, eq=False):
@@ -34,8 +29,8 @@ class EmptyHistory(HistoryValue, frozen=True, eq=False):
 class HistorySum(HistoryValue, frozen=True, eq=False):
     """The sum of two histories, item by item."""
 
-    x: HistoryValue
-    y: HistoryValue
+    x: LoweredValue
+    y: LoweredValue
 
 
 class HistoryOutput(HistoryValue, frozen=True, eq=False):
@@ -53,24 +48,24 @@ class CondRun(HistoryRun, frozen=True, eq=False):
     """A cond: the branch taken is rerun where the history is read, in the same branch."""
 
     regions: tuple[Graph, ...]  # with the histories as only results
-    arrays: Sequence[Any]
+    arrays: Sequence[LoweredValue]
 
 
 class MapRun(HistoryRun, frozen=True, eq=False):
     """A map: each instance is rerun where it is read, in the same instance."""
 
     body: Graph  # with the histories as only results
-    fixed: Sequence[Any]
-    xs: Sequence[Any]
+    fixed: Sequence[LoweredValue]
+    xs: Sequence[LoweredValue]
 
 
 class HistoryReplay(Struct, frozen=True, eq=False):
     """Replaces histories by recomputed ones where their producers can be rerun; each producer is rerun once."""
 
-    rerun: Callable[[HistoryRun], Sequence[Any]]
-    done: dict[HistoryRun, Sequence[Any]] = field(default_factory=dict)
+    rerun: Callable[[HistoryRun], Sequence[LoweredValue]]
+    done: dict[HistoryRun, Sequence[LoweredValue]] = field(default_factory=dict)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: LoweredValue) -> LoweredValue:
         match x:
             case HistoryOutput(run, index) if isinstance(run, (CondRun, MapRun)):
                 if run not in self.done:
@@ -88,32 +83,35 @@ def split_histories(types: Sequence[Type]) -> tuple[list[int], list[int]]:
     return [i for i in places if isinstance(types[i], Tensor)], [i for i in places if isinstance(types[i], History)]
 
 
-def merge_histories(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+def merge_histories(
+    tensors: Sequence[LoweredValue], histories: Sequence[LoweredValue], types: Sequence[Type]
+) -> list[LoweredValue]:
     """The inverse of `split_histories`: tensors and histories in the order of `types`."""
     rest, saved = iter(tensors), iter(histories)
     return [next(rest) if isinstance(t, Tensor) else next(saved) for t in types]
 
 
-def restrict_region(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+def restrict_region(lowering: RegionLowering, region: Graph, places: Sequence[int]) -> Graph:
     """The region with only some of its results."""
     return lowering.restrict_results(region, [region.results[i] for i in places])
 
 
-def restrict_silently(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+def restrict_silently(lowering: RegionLowering, region: Graph, places: Sequence[int]) -> Graph:
     """The same without prints, for a rerun."""
     return restrict_region(lowering, without_prints(region), places)
 
 
-def zero_item(jax: Any, type: Type) -> Any:
+def zero_item(jax: Jax, type: Type) -> LoweredValue:
     if isinstance(type, History):
         return EmptyHistory()
     return jax.lax.full(type.shape, zero_array(Tensor(type.dtype)))
 
 
-def add_items(jax: Any, x: Any, y: Any) -> Any:
+def add_items(jax: Jax, x: LoweredValue, y: LoweredValue) -> LoweredValue:
     """The sum of two items; for booleans, whether one holds."""
     if isinstance(x, HistoryValue):
         return y if isinstance(x, EmptyHistory) else x if isinstance(y, EmptyHistory) else HistorySum(x, y)
+    assert not isinstance(y, HistoryValue)
     return jax.lax.bitwise_or(x, y) if x.dtype == np.bool_ else jax.lax.add(x, y)
 
 

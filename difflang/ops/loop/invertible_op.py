@@ -8,7 +8,6 @@ recomputes states. It is differentiated along with the step, so that a loop made
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
@@ -26,6 +25,7 @@ from difflang.ops.ad_interface import (
     with_signature,
 )
 from difflang.ops.control.call import call, call_lower, linearize_as_call, transpose
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
 
 def invertible_type(
@@ -41,11 +41,15 @@ def invertible_type(
     return results
 
 
-def invertible_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph, Graph], state: int, name: str) -> list[Any]:
+def invertible_reference(
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph, Graph], state: int, name: str
+) -> list[ReferenceValue]:
     return evaluate(regions[0], *arrays)
 
 
-def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], state: int, name: str) -> list[Any]:
+def invertible_lower(
+    lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph, Graph], state: int, name: str
+) -> list[LoweredValue]:
     return call_lower(lowering, *arrays, regions=regions[:1], name=name)
 
 

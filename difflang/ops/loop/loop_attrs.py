@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ops.loop.step_transpose import INDEX
+
+Part = TypeVar("Part")
 
 
 class LoopAttrs(NamedTuple):
@@ -37,7 +39,7 @@ class LoopAttrs(NamedTuple):
         every = isinstance(self.length, int) and steps == 1 and slots >= self.length
         return self.keep != (0, 0) and not every
 
-    def parts(self, values: Sequence[Any]) -> LoopOperands:
+    def parts(self, values: Sequence[Part]) -> LoopOperands[Part]:
         """Operands, params of the step, or masks of either, by group."""
         a, b = 1 + self.consts, 1 + self.consts + self.carry
         return LoopOperands(values[0], list(values[1:a]), list(values[a:b]), list(values[b:]))
@@ -47,8 +49,8 @@ class LoopAttrs(NamedTuple):
         return builder.const(self.length, INDEX) if self.exact and isinstance(self.length, int) else limit
 
 
-class LoopOperands(NamedTuple):
-    first: Any  # the limit; of a step, the index
-    consts: list[Any]
-    carry: list[Any]
-    xs: list[Any]
+class LoopOperands(NamedTuple, Generic[Part]):
+    first: Part  # the limit; of a step, the index
+    consts: list[Part]
+    carry: list[Part]
+    xs: list[Part]

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from difflang.base.diagnostics import InternalError
-from difflang.ir.graph import Graph
+from difflang.ir.array_types import Array, JaxArray
+from difflang.ir.graph import Attr, Graph
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, History, Tensor, Type, stacked_type
 from difflang.ops.control.print_effect import without_prints
 from difflang.ops.loop.binomial_schedule import INT32_MAX
 from difflang.ops.loop.checkpoint_store import (
+    Arrays,
     CheckpointStore,
     LoopRun,
     ReplaySource,
     StoreRequest,
     StoreSize,
+    StoreState,
+    int32,
     int32_zero,
     write_item,
     write_items,
 )
-from difflang.ops.loop.history_replay import HistoryReader, HistoryView, last_params, source_loops
+from difflang.ops.loop.history_replay import HistoryReader, source_loops
 from difflang.ops.loop.history_value import (
     HistoryOutput,
-    HistoryValue,
     merge_histories,
     split_histories,
     unreachable_history_error,
 )
+from difflang.ops.loop.history_view import HistoryView, last_params
 from difflang.ops.loop.host_offload import results_on_host
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.reversible_loop import (
+    OtherOperands,
     ReversibleRun,
     ReversibleStepLoop,
     UnrestoredHistory,
@@ -44,22 +49,26 @@ from difflang.ops.loop.reversible_loop import (
     restores_start,
     with_checkpoint_stores,
 )
+from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
 
-Array = Any
+# The carries, the outputs, the checkpoint store, and the buffered residuals.
+LoopState = tuple[Arrays, Arrays, StoreState | None, Arrays]
+# Consts, carries, and what is read step by step.
+Operands = tuple[Sequence[LoweredValue], Sequence[JaxArray], Sequence[LoweredValue]]
 
 
 def loop_reference(
-    evaluate: Any, limit: Array, *arrays: Array, regions: tuple[Graph, ...], **attrs: Any
-) -> list[Array]:
+    evaluate: Evaluate, limit: Array, *arrays: ReferenceValue, regions: tuple[Graph, ...], **attrs: Attr
+) -> list[ReferenceValue]:
     form, (step, *go) = LoopAttrs(**attrs), regions
     _, fixed, state, xs = form.parts([limit, *arrays])
     items = [p.type for p in form.parts(step.params).xs]
     carry, length, reverse = form.carry, form.length, form.reverse
-    ys: list[list[Array]] = [[] for _ in step.results[carry:]]
+    ys: list[list[ReferenceValue]] = [[] for _ in step.results[carry:]]
     steps = int(limit)
     if isinstance(length, int) and (steps > length or (form.exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
-    start, others = list(state), list[tuple[list[Array], list[Array]]]()
+    start, others = list(state), list[OtherOperands]()
     # A negative limit: only the condition ends the loop.
     count, endless = 0, bool(go) and steps < 0
     while endless or count < steps:
@@ -77,18 +86,18 @@ def loop_reference(
     columns = [y[::-1] if reverse else y for y in ys]
     types, first = [r.type for r in step.results[carry:]], len(columns) - form.history_outputs
     whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
-    results = [*state, *whole, *columns[first:]]
+    results: list[ReferenceValue] = [*state, *whole, *columns[first:]]
     if any(isinstance(x, UnrestoredHistory) and x.spoils(reverse, count) for x in xs):
         results = [nan_if_inexact(x) for x in results]
     elif form.reversible and not any(isinstance(x, list) for x in xs):
         results = with_inverse_checked(evaluate, step, form, (start, state), others, results)
-    return [np.asarray(count, np.int32), *results]
+    return [int32(count), *results]
 
 
 def with_inverse_checked(
-    evaluate: Any, step: Graph, form: LoopAttrs, ends: tuple[list[Array], list[Array]],
-    others: list[tuple[list[Array], list[Array]]], results: list[Array],
-) -> list[Array]:  # fmt: skip
+    evaluate: Evaluate, step: Graph, form: LoopAttrs, ends: tuple[list[Any], list[Any]],
+    others: list[OtherOperands], results: list[ReferenceValue],
+) -> list[ReferenceValue]:  # fmt: skip
     """The results of a reversible loop; histories are marked if the inverse steps do not lead back to its start."""
     carry = form.carry
     saved = [i for i in range(carry, len(results)) if isinstance(results[i], list)]
@@ -96,10 +105,11 @@ def with_inverse_checked(
     inverse = find_inverse_step(alone, form.consts, carry) if saved else None
     if inverse is None or restores_start(evaluate, inverse, ends, others):
         return results
-    return [UnrestoredHistory(x, reverse=form.reverse) if i in saved else x for i, x in enumerate(results)]
+    histories = [UnrestoredHistory(x, reverse=form.reverse) if isinstance(x, list) else x for x in results[carry:]]
+    return [*results[:carry], *histories]
 
 
-def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
+def stack_outputs(items: list[ReferenceValue], item: Type, length: Dim | None) -> ReferenceValue:
     """The outputs of the steps: a history, or an array that is zero beyond the last step."""
     if length is None or isinstance(item, History):
         return items
@@ -109,20 +119,23 @@ def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
     return whole
 
 
-def loop_lower(lowering: Any, limit: Array, *arrays: Array, regions: tuple[Graph, ...], **attrs: Any) -> list[Array]:
+def loop_lower(
+    lowering: RegionLowering, limit: JaxArray, *arrays: LoweredValue, regions: tuple[Graph, ...], **attrs: Attr
+) -> list[LoweredValue]:
     form = LoopAttrs(**attrs)
     _, fixed, state, xs = form.parts([limit, *arrays])
-    if any(isinstance(x, HistoryValue) for x in state):
+    carry = [x for x in state if not isinstance(x, HistoryValue)]
+    if len(carry) < len(state):
         raise unreachable_history_error()
     length, keep = form.length, form.keep
-    if form.exact:
-        limit = np.asarray(length, np.int32)
     known = length if form.exact and isinstance(length, int) else None
+    if known is not None:
+        limit = int32(known)
     request = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if form.history_outputs or length is None else None
-    looped = LoopLowering(lowering, form, limit, regions, (fixed, state, xs), request)
+    looped = LoopLowering(lowering, form, limit, regions, (fixed, carry, xs), request)
     # No step is taken, and there is no item to read while tracing one.
     if length == 0:
-        return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
+        return [int32(0), *state, *looped.outputs(looped.start, int32(0))]
     return looped.run()
 
 
@@ -146,11 +159,11 @@ class LoopLowering:
 
     def __init__(
         self,
-        lowering: Any,
+        lowering: RegionLowering,
         form: LoopAttrs,
-        limit: Array,
+        limit: JaxArray,
         regions: tuple[Graph, ...],
-        operands: tuple[Any, Any, Any],
+        operands: Operands,
         request: StoreRequest | None,
     ) -> None:
         # Not JAX's `scan`: this counter has 32 bits whatever the x64 setting, and less is traced.
@@ -176,7 +189,7 @@ class LoopLowering:
             for i, (t, r) in enumerate(arrays)
         ]
         self.store: CheckpointStore | None = None
-        self.reversible_run: Callable[[list[Array], Array], ReversibleRun] | None = None
+        self.reversible_run: Callable[[Sequence[JaxArray], JaxArray], ReversibleRun] | None = None
         kept = None
         if saved:
             alone = step.with_results([*step.results[: self.carry], *[step.results[self.carry + i] for i in saved]])
@@ -196,7 +209,7 @@ class LoopLowering:
                 kept = self.store.start
         # Whether steps also write their residuals.
         self.step_with_residuals, self.stores_residuals = self.step, False
-        buffers: tuple[Array, ...] = ()
+        buffers: Arrays = ()
         if self.residual_store:
             read = [step.results[self.carry + i] for i in saved]
             self.step_with_residuals = lowering.restrict_results(step, [*self.step.results, *read])
@@ -214,8 +227,8 @@ class LoopLowering:
         return size if size and size.residual_steps else None
 
     def make_reversible(
-        self, step: Graph, of: Callable[..., ReplaySource], operands: tuple[Any, Any, Any], request: StoreRequest | None
-    ) -> Callable[[list[Array], Array], ReversibleRun] | None:
+        self, step: Graph, of: Callable[..., ReplaySource], operands: Operands, request: StoreRequest | None
+    ) -> Callable[[Sequence[JaxArray], JaxArray], ReversibleRun] | None:
         """A function from last state and step count to a run that stores no more; None if a step has no inverse."""
         found = find_inverse_step(step, len(self.fixed), self.carry)
         if found is None:
@@ -223,7 +236,7 @@ class LoopLowering:
         back, places = found
         source = of(None, also=places)
 
-        def reversible_run(last: list[Array], count: Array) -> ReversibleRun:
+        def reversible_run(last: Sequence[JaxArray], count: JaxArray) -> ReversibleRun:
             def rerun_with_store() -> LoopRun:
                 form = self.form._replace(length=None, exact=False, history_outputs=0, reversible=False)
                 again = LoopLowering(self.lowering, form, count, (step,), operands, request)
@@ -240,12 +253,12 @@ class LoopLowering:
         size = self.store and self.store.source.size
         return size.steps if size and not size.planned else 0
 
-    def run(self) -> list[Array]:
+    def run(self) -> list[LoweredValue]:
         along = ReversibleStepLoop(self.lowering, self, self.xs)
         reader, start = HistoryReader(self.lowering, self.xs, along), along.start(self.start)
         with self.lowering.loop_scope():
             if self.residual_store:
-                at = reader.stepwise(np.int32(self.residual_store.head), None, (int32_zero(), start))
+                at = reader.stepwise(int32(self.residual_store.head), None, (int32_zero(), start))
                 self.stores_residuals = True
                 count, state = reader.stepwise(None, None, at)
             else:
@@ -255,25 +268,27 @@ class LoopLowering:
             count = self.limit if self.form.exact else self.lowering.jax.lax.max(self.limit, int32_zero())
         return [count, *state[0], *self.outputs(state, count)]
 
-    def should_continue(self, count: Array, state: Any) -> Array:
+    def should_continue(self, count: JaxArray, state: LoopState) -> JaxArray:
         lax = self.lowering.jax.lax
         if not self.go:
             return lax.lt(count, self.limit)
         within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, int32_zero()))
         return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *state[0])[0])
 
-    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
+    def begin_chunk(
+        self, count: JaxArray, state: LoopState, apart: JaxArray, boundary: JaxArray
+    ) -> tuple[LoopState, JaxArray]:
         """Prepare the store for the next chunk; see `CheckpointStore.begin_chunk`."""
         carried, ys, kept, buffers = state
-        if not self.store:
-            return state, np.asarray(INT32_MAX, np.int32)
+        if not self.store or kept is None:
+            return state, int32(INT32_MAX)
         kept, latest = self.store.begin_chunk(kept, count, apart, boundary)
         return (carried, ys, kept, buffers), latest
 
-    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
+    def take_step(self, count: JaxArray, index: JaxArray, view: HistoryView, state: LoopState) -> LoopState:
         """Take one step."""
         lax, (carried, ys, kept, buffers) = self.lowering.jax.lax, state
-        if self.store and not self.stores_residuals:
+        if self.store and kept is not None and not self.stores_residuals:
             kept = self.store.record_state(kept, count, list(carried))
         items = last_params(self.step.params, len(self.xs))
         reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
@@ -282,17 +297,17 @@ class LoopLowering:
         saved = self.carry + len(ys)
         ys = tuple([write_item(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
         if self.residual_store and self.stores_residuals:
-            buffers = write_items(lax, buffers, outs[saved:], lax.sub(count, np.int32(self.residual_store.head)))
+            buffers = write_items(lax, buffers, outs[saved:], lax.sub(count, int32(self.residual_store.head)))
         return tuple(outs[: self.carry]), ys, kept, buffers
 
-    def outputs(self, state: Any, count: Array) -> list[Any]:
+    def outputs(self, state: LoopState, count: JaxArray) -> list[LoweredValue]:
         """The outputs of the steps: arrays and histories."""
         carried, ys, kept, buffers = state
-        histories: list[Any] = []
+        histories: list[LoweredValue] = []
         if self.reversible_run:
             reversed_run = self.reversible_run(list(carried), count)
             histories = [HistoryOutput(reversed_run, i) for i in range(len(self.types) - len(ys))]
-        elif self.store:
+        elif self.store and kept is not None:
             run = LoopRun(self.store.source, kept.order, list(kept.slots), list(buffers), count)
             histories = [HistoryOutput(run, i) for i in range(len(self.types) - len(ys))]
         return merge_histories(ys, histories, self.types)

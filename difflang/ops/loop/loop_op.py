@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
+from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, EquationRules, Inactive, MaybeValue, Op, OperandRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.symbolic_dims import Dim
@@ -58,9 +57,10 @@ from difflang.ops.loop.step_transpose import (
     transpose_step,
     ungroup_results,
 )
+from difflang.ops.region_interface import ReferenceValue
 
 
-def loop_type(same: TypeSolver, *types: Type, regions: tuple[Graph, ...], **attrs: Any) -> tuple[Type, ...]:
+def loop_type(same: TypeSolver, *types: Type, regions: tuple[Graph, ...], **attrs: Attr) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
     form, (step, *go) = LoopAttrs(**attrs), regions
     at, length = form.parts(types), form.length
@@ -128,7 +128,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     ]  # fmt: skip
     tangent = tangent_step(lin, kept, inner.first, presence_mask(d.consts), len(start))
     others = {k: v for k, v in eqn.attrs.items() if k != "reversible"}
-    attrs: dict[str, Any] = {**others, "consts": len(consts), "carry": len(start)}
+    attrs: dict[str, Attr] = {**others, "consts": len(consts), "carry": len(start)}
     kinds = [h for h, a in zip(history_mask(eqn), lin.active[nk:], strict=True) if a]
     dys = emit_loop(dxs.builder, operands, (tangent,), attrs, kinds)
     return ys, [None, *spread_by_mask(dys[1:], lin.active)]
@@ -202,7 +202,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
         [inner.first, *inner.consts, *ic, *inner.carry, *ik, *inner.xs, *ix],
         [*carry, *dcarry, *ys, *dys],
     )
-    attrs: dict[str, Any] = {**eqn.attrs, "consts": len(p.consts) + len(dconsts), "carry": nk + na}
+    attrs: dict[str, Attr] = {**eqn.attrs, "consts": len(p.consts) + len(dconsts), "carry": nk + na}
     regions = (both, *[with_tangent_params(g, form, ic, ik) for g in go])
     kinds = [*history_mask(eqn), *[h for h, a in zip(history_mask(eqn), pushed.active[nk:], strict=True) if a]]
     outs = emit_loop(dxs.builder, operands, regions, attrs, kinds)
@@ -220,7 +220,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The same count in the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
     form, (step,) = LoopAttrs.of(eqn), eqn.regions
     is_linear, primal = form.parts(at.linear), form.parts(at.nonlinear)
-    if is_linear.first:
+    if primal.first is None:
         raise InternalError("a loop cannot be linear in its limit")
     # A tangent loop carries only tangents.
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)
@@ -239,7 +239,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         form.derived_limit(at.builder, primal.first),
         [*present_values(incoming.cts[form.carry :]), *present_values(incoming.choices[form.carry :])],
     )
-    attrs: dict[str, Any] = {
+    attrs: dict[str, Attr] = {
         **eqn.attrs,
         "consts": len(consts),
         "carry": sums + len(start),
@@ -300,11 +300,10 @@ def add_history_type(same: TypeSolver, x: Type, y: Type) -> Type:
     return x
 
 
-def add_item_lists(x: Any, y: Any) -> Any:
-    if not isinstance(x, list):
+def add_item_lists(x: ReferenceValue, y: ReferenceValue) -> ReferenceValue:
+    if not isinstance(x, list) or not isinstance(y, list):
         return np.add(x, y)
-    pairs: list[Any] = list(zip_longest(x, y))
-    return [b if a is None else a if b is None else add_item_lists(a, b) for a, b in pairs]
+    return [b if a is None else a if b is None else add_item_lists(a, b) for a, b in zip_longest(x, y)]
 
 
 empty_history = OPS.declare(

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from ml_dtypes import finfo
 from msgspec.structs import replace
 
+from difflang.ir.array_types import Array, JaxArray, JaxNumpyModule
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ops.control.call import call
-from difflang.ops.loop.checkpoint_store import Array, Arrays, LoopRun, find_state_carries, int32_one, int32_zero
-from difflang.ops.loop.history_replay import HistoryView, StepLoop, source_loops
+from difflang.ops.loop.checkpoint_store import Arrays, LoopRun, boolean, find_state_carries, int32_one, int32_zero
+from difflang.ops.loop.history_replay import source_loops
 from difflang.ops.loop.history_value import HistoryOutput, HistorySum
+from difflang.ops.loop.history_view import HistoryView, State, StepLoop
 from difflang.ops.loop.invertible_op import invertible
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
 
 # ---- The inverse step
 
@@ -139,11 +142,11 @@ class ReversibleRun(LoopRun, frozen=True, eq=False):
     """A loop that has run without reading histories, and can run backwards."""
 
     inverse_step: Graph  # (index, consts, state after, items) -> state before
-    ends: tuple[Arrays, Arrays]  # the states before the first step and after the last
+    ends: tuple[Sequence[JaxArray], Sequence[JaxArray]]  # the states before the first step and after the last
     rerun_with_store: Callable[[], LoopRun]  # runs the same loop again, with a checkpoint store
 
 
-def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
+def with_checkpoint_stores(xs: Sequence[LoweredValue]) -> list[LoweredValue]:
     """The histories, where a reversible loop that a replayed loop reads gets a checkpoint store after all.
 
     Cost: it runs once more.
@@ -159,7 +162,7 @@ def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
     return [replace_runs(x, now) for x in xs]
 
 
-def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
+def replace_runs(x: LoweredValue, to: dict[LoopRun, LoopRun]) -> LoweredValue:
     """A history with its runs replaced."""
     match x:
         case HistoryOutput(run, index) if isinstance(run, LoopRun):
@@ -173,10 +176,14 @@ def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
 # ---- The reader
 
 
-class ReversibleStepLoop:
+# For each reversible loop its state, and the largest magnitude of each part so far.
+ReversedStates = tuple[tuple[Arrays, Arrays], ...]
+
+
+class ReversibleStepLoop(Generic[State]):
     """A step loop that also steps the reversible loops it reads, carrying a state and its largest magnitude of each."""
 
-    def __init__(self, lowering: Any, walk: StepLoop, xs: Sequence[Any]) -> None:
+    def __init__(self, lowering: RegionLowering, walk: StepLoop[State], xs: Sequence[LoweredValue]) -> None:
         self.jax, self.lowering, self.walk = lowering.jax, lowering, walk
         self.limit, self.reverse, self.steps = walk.limit, walk.reverse, walk.steps
         self.runs = [run for run in source_loops(xs) if isinstance(run, ReversibleRun)]
@@ -185,18 +192,18 @@ class ReversibleStepLoop:
         """Whether the reader runs in the opposite direction to the loop."""
         return run.source.reverse != self.reverse
 
-    def start(self, state: Any) -> Any:
+    def start(self, state: State) -> tuple[State, ReversedStates]:
         beside = [self.first(run) for run in self.runs]
         return state, tuple([(b, tuple([max_finite(self.jax.numpy, x) for x in b])) for b in beside])
 
-    def first(self, run: ReversibleRun) -> tuple[Array, ...]:
+    def first(self, run: ReversibleRun) -> Arrays:
         """The state of a loop at the reader's first step. By rounding, the reader may take one step less than it."""
         lax, turns = self.jax.lax, self.is_opposite(run)
         if not self.reverse:
             return tuple(run.ends[turns])
         missing = lax.sub(run.count, self.limit)
 
-        def body(at: Any) -> Any:
+        def body(at: tuple[JaxArray, Arrays]) -> tuple[JaxArray, Arrays]:
             k, state = at
             index = lax.sub(lax.sub(run.count, int32_one()), k)
             view = HistoryView(self.lowering, index, index, {}, {}, {})
@@ -204,25 +211,27 @@ class ReversibleStepLoop:
 
         return lax.while_loop(lambda at: lax.lt(at[0], missing), body, (int32_zero(), tuple(run.ends[turns])))[1]
 
-    def step_state(
-        self, view: HistoryView, run: ReversibleRun, state: Sequence[Array], *, undo: bool
-    ) -> tuple[Array, ...]:
+    def step_state(self, view: HistoryView, run: ReversibleRun, state: Sequence[JaxArray], *, undo: bool) -> Arrays:
         return tuple(view.rerun(run, run.inverse_step if undo else run.source.advance, list(state)))
 
-    def should_continue(self, count: Array, state: Any) -> Array:
+    def should_continue(self, count: JaxArray, state: tuple[State, ReversedStates]) -> JaxArray:
         return self.walk.should_continue(count, state[0])
 
-    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
+    def begin_chunk(
+        self, count: JaxArray, state: tuple[State, ReversedStates], apart: JaxArray, boundary: JaxArray
+    ) -> tuple[tuple[State, ReversedStates], JaxArray]:
         inner, latest = self.walk.begin_chunk(count, state[0], apart, boundary)
         return (inner, state[1]), latest
 
-    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
+    def take_step(
+        self, count: JaxArray, index: JaxArray, view: HistoryView, state: tuple[State, ReversedStates]
+    ) -> tuple[State, ReversedStates]:
         """One step, with each loop at the state before the same step."""
         inner, beside = state
         for run, (other, _) in zip(self.runs, beside, strict=True):
             view.carried_states[run] = self.step_state(view, run, other, undo=True) if self.is_opposite(run) else other
         inner = self.walk.take_step(count, index, view, inner)
-        after: list[Any] = []
+        after: list[tuple[Arrays, Arrays]] = []
         for run, (_, sizes) in zip(self.runs, beside, strict=True):
             now = view.carried_states[run]
             if self.is_opposite(run):
@@ -233,7 +242,7 @@ class ReversibleStepLoop:
             after.append((tuple(now), sizes))
         return inner, tuple(after)
 
-    def end(self, count: Array, state: Any) -> Any:
+    def end(self, count: JaxArray, state: tuple[State, ReversedStates]) -> State:
         """The final state: NaN if a loop did not return to its initial state."""
         jax, (inner, beside) = self.jax, state
         good = [
@@ -247,18 +256,20 @@ class ReversibleStepLoop:
         return jax.tree.map(lambda x: jax.numpy.where(well, x, np.nan) if is_inexact(jax.numpy, x) else x, inner)
 
 
-def is_inexact(jnp: Any, x: Array) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
+def is_inexact(jnp: JaxNumpyModule, x: JaxArray) -> bool:
+    return bool(jnp.issubdtype(x.dtype, np.inexact))
 
 
-def max_finite(jnp: Any, x: Array) -> Array:
+def max_finite(jnp: JaxNumpyModule, x: JaxArray) -> JaxArray:
     """The magnitude of the largest finite element, 0 if there is none; 0 for exact types."""
     return jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), initial=0) if is_inexact(jnp, x) else int32_zero()
 
 
-def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
+def returned_to_start(
+    jnp: JaxNumpyModule, first: Sequence[JaxArray], found: Sequence[JaxArray], sizes: Sequence[JaxArray]
+) -> JaxArray:
     """Whether two states agree, floats up to the root of the precision times the largest magnitude on the way."""
-    alike = np.asarray(True)
+    alike = boolean(True)
     for x, y, size in zip(first, found, sizes, strict=True):
         near = x == y
         if is_inexact(jnp, x):
@@ -269,14 +280,17 @@ def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], 
 
 # ---- The interpreter
 
+# Those of a step before its state, and after it.
+OtherOperands = tuple[Sequence[ReferenceValue], Sequence[ReferenceValue]]
 
-class UnrestoredHistory(list[Any]):
+
+class UnrestoredHistory(list[ReferenceValue]):
     """An interpreted history whose loop, run backwards, does not reach its initial state.
 
     The interpreter stores every item, so it could read them all. It gives what a compiled program gives: NaN.
     """
 
-    def __init__(self, items: list[Any], *, reverse: bool) -> None:
+    def __init__(self, items: list[ReferenceValue], *, reverse: bool) -> None:
         super().__init__(items)
         self.from_last = reverse  # whether the loop ran from its last step to its first
 
@@ -286,10 +300,10 @@ class UnrestoredHistory(list[Any]):
 
 
 def restores_start(
-    evaluate: Any,
+    evaluate: Evaluate,
     inverse: tuple[Graph, tuple[int, ...]],
-    ends: tuple[Arrays, Arrays],
-    steps: Sequence[tuple[Arrays, Arrays]],
+    ends: tuple[list[Any], list[Any]],
+    steps: Sequence[OtherOperands],
 ) -> bool:
     """Whether inverse steps lead from the last state of an interpreted loop to its first.
 
@@ -318,7 +332,7 @@ def same_up_to_rounding(x: Array, y: Array, size: float) -> bool:
     return bool(np.all(near))
 
 
-def nan_if_inexact(x: Any) -> Any:
+def nan_if_inexact(x: ReferenceValue) -> ReferenceValue:
     """NaN in place of all floats of an array or a history."""
     if isinstance(x, list):
         return [nan_if_inexact(item) for item in x]

@@ -8,24 +8,32 @@ Source: Griewank 1992; Griewank and Walther 2000, Algorithm 799: revolve.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from difflang.ir.array_types import Array, Jax, JaxArray, LaxModule
 from difflang.ops.loop import binomial_schedule
 from difflang.ops.loop.binomial_schedule import TreeverseSegment
 from difflang.ops.loop.checkpoint_store import (
-    Array,
+    Arrays,
     LoopRun,
+    boolean,
     count_until,
+    int32,
     int32_one,
     int32_zero,
+    positions,
     read_item,
     write_items,
 )
+from difflang.ops.loop.history_view import HistoryView, State, StepLoop
+
+Progress = TypeVar("Progress")
 
 
-def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments | OnlineSegments | None:
+def choose_segments(jax: Jax, runs: list[LoopRun], walk: StepLoop[State]) -> PlannedSegments | OnlineSegments | None:
     """The segments for a reverse sweep through a single loop that stores states one by one; None for other readers."""
     if len(runs) != 1 or walk.steps or runs[0].source.reverse == walk.reverse:
         return None
@@ -49,21 +57,25 @@ def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments
 class PlannedSegments:
     """Segments known at compile time; carries the number of the next one. Slots are a stack."""
 
-    def __init__(self, lax: Any, segments: Array) -> None:
+    def __init__(self, lax: LaxModule, segments: Array) -> None:
         self.lax, self.segments = lax, segments
-        self.start: Any = int32_zero()
+        self.start: JaxArray = int32_zero()
 
-    def should_continue(self, number: Any) -> Array:
-        return self.lax.lt(number, np.int32(len(self.segments)))
+    def should_continue(self, number: JaxArray) -> JaxArray:
+        return self.lax.lt(number, int32(len(self.segments)))
 
-    def next_segment(self, number: Any) -> tuple[TreeverseSegment, Any]:
+    def next_segment(self, number: JaxArray) -> tuple[TreeverseSegment[JaxArray], JaxArray]:
         row = read_item(self.lax, self.segments, number)
-        segment = TreeverseSegment(*[read_item(self.lax, row, np.int32(i)) for i in range(self.segments.shape[1])])
+        segment = TreeverseSegment(*[read_item(self.lax, row, int32(i)) for i in range(self.segments.shape[1])])
         return segment, self.lax.add(number, int32_one())
 
-    def store_slot(self, number: Array) -> Array:
+    def store_slot(self, number: JaxArray) -> JaxArray:
         """The slot of the store for a position in the stack."""
         return number
+
+
+# The steps of the stored states, their number, and how far the sweep has come.
+OnlineProgress = tuple[JaxArray, JaxArray, JaxArray]
 
 
 class OnlineSegments:
@@ -73,27 +85,27 @@ class OnlineSegments:
     order, with spare ones on top for the steps of an interval.
     """
 
-    def __init__(self, jax: Any, run: LoopRun, limit: Array) -> None:
+    def __init__(self, jax: Jax, run: LoopRun, limit: JaxArray) -> None:
         size = run.source.size
         assert size is not None
         self.jnp, self.lax, self.size = jax.numpy, jax.lax, size
         kept, slots = run.order
         self.order = self.jnp.append(slots, np.arange(size.capacity, size.capacity + size.steps, dtype=np.int32))
         held = count_until(jax, kept, self.lax.sub(limit, int32_one()))
-        self.start: Any = self.jnp.append(kept, np.int32(binomial_schedule.INT32_MAX)), held, limit
+        self.start: OnlineProgress = self.jnp.append(kept, int32(binomial_schedule.INT32_MAX)), held, limit
 
-    def should_continue(self, at: Any) -> Array:
-        return at[2] > 0
+    def should_continue(self, at: OnlineProgress) -> JaxArray:
+        return self.lax.gt(at[2], int32_zero())
 
-    def next_segment(self, at: Any) -> tuple[TreeverseSegment, Any]:
+    def next_segment(self, at: OnlineProgress) -> tuple[TreeverseSegment[JaxArray], OnlineProgress]:
         """As `binomial_schedule.plan_segments`, in units of `size.steps` steps."""
         jnp, lax, size, (kept, held, end) = self.jnp, self.lax, self.size, at
-        number, each = np.arange(size.slots + 1, dtype=np.int32), np.int32(size.steps)
-        top, free = held - int32_one(), np.int32(size.slots) - held
+        number, each = positions(size.slots + 1), int32(size.steps)
+        top, free = held - int32_one(), int32(size.slots) - held
         first = read_item(lax, kept, top)
         far = end - first
         in_a_row = jnp.max(
-            jnp.where((number <= top) & (kept != first - top + number), number + int32_one(), int32_zero())
+            jnp.where((top >= number) & (kept != first - top + number), number + int32_one(), int32_zero())
         )
         slot = jnp.where(far == 1, in_a_row, top)
         begins = first - top + slot
@@ -115,23 +127,38 @@ class OnlineSegments:
         )
         return segment, (kept, jnp.where(fits, slot, held + int32_one()), jnp.where(fits, begins, end))
 
-    def store_slot(self, number: Array) -> Array:
+    def store_slot(self, number: JaxArray) -> JaxArray:
         return read_item(self.lax, self.order, number)
 
 
-class Treeverse:
+class SegmentSource(Protocol[Progress]):
+    """The segments of a sweep, one after the other."""
+
+    @property
+    def start(self) -> Progress: ...
+    def should_continue(self, at: Progress, /) -> JaxArray: ...
+    def next_segment(self, at: Progress, /) -> tuple[TreeverseSegment[JaxArray], Progress]: ...
+    def store_slot(self, number: JaxArray) -> JaxArray: ...
+
+
+class Treeverse(Generic[State]):
     """A reverse sweep through one loop. `view` makes the `HistoryView` of a step."""
 
     def __init__(
-        self, lax: Any, run: LoopRun, walk: Any, segments: PlannedSegments | OnlineSegments, view: Any
+        self,
+        lax: LaxModule,
+        run: LoopRun,
+        walk: StepLoop[State],
+        segments: SegmentSource[Any],
+        view: Callable[[JaxArray], HistoryView],
     ) -> None:
         self.lax, self.run, self.walk, self.segments, self.view = lax, run, walk, segments, view
 
-    def run_loop(self, state: Any) -> tuple[Array, Any]:
+    def run_loop(self, state: State) -> tuple[JaxArray, State]:
         """The number of steps taken, and the state after them."""
         run, segments = self.run, self.segments
 
-        def body(at: Any) -> Any:
+        def body(at: tuple[Any, JaxArray, Arrays, Arrays, State]) -> tuple[Any, JaxArray, Arrays, Arrays, State]:
             progress, count, slots, buffers, state = at
             segment, progress = segments.next_segment(progress)
             slots, buffers = self.advance(segment, slots, buffers)
@@ -141,23 +168,23 @@ class Treeverse:
         _, count, _, _, state = self.lax.while_loop(lambda at: segments.should_continue(at[0]), body, start)
         return count, state
 
-    def step_index(self, ordinal: Array) -> Array:
+    def step_index(self, ordinal: JaxArray) -> JaxArray:
         """The index of the step that has `ordinal` steps before it."""
         # The mapping between the two is its own inverse.
         return self.run.step_number(self.lax, ordinal)
 
-    def advance(self, segment: TreeverseSegment, slots: Any, buffers: Any) -> tuple[Any, Any]:
+    def advance(self, segment: TreeverseSegment[JaxArray], slots: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
         """The forward steps of a segment: after the skipped ones the state is stored, of the others states or
         residuals.
         """
         lax, run, source = self.lax, self.run, self.run.source
         above = lax.add(segment.slot, int32_one())
 
-        def skip(at: Any) -> Any:
+        def skip(at: tuple[JaxArray, Arrays, Arrays]) -> tuple[JaxArray, Arrays, Arrays]:
             k, state, slots = at
             view = self.view(self.step_index(lax.add(segment.first, k)))
             state = tuple(view.rerun(run, source.advance, list(state)))
-            each = np.asarray(False) if buffers else lax.eq(segment.skipped, int32_zero())
+            each = boolean(False) if buffers else lax.eq(segment.skipped, int32_zero())
             place = lax.add(above, lax.select(each, k, int32_zero()))
             kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), segment.skipped))
             return (
@@ -166,7 +193,7 @@ class Treeverse:
                 source.store_state(lax, kept, slots, state, self.segments.store_slot(place)),
             )
 
-        def save(at: Any) -> Any:
+        def save(at: tuple[JaxArray, Arrays, Arrays]) -> tuple[JaxArray, Arrays, Arrays]:
             k, state, buffers = at
             view = self.view(self.step_index(lax.add(lax.add(segment.first, segment.skipped), k)))
             outs = view.rerun(run, source.advance_with_outputs, list(state))
@@ -181,13 +208,13 @@ class Treeverse:
         return slots, buffers
 
     def reverse_steps(
-        self, segment: TreeverseSegment, count: Array, slots: Any, buffers: Any, state: Any
-    ) -> tuple[Array, Any, Any, Any]:
+        self, segment: TreeverseSegment[JaxArray], count: JaxArray, slots: Arrays, buffers: Arrays, state: State
+    ) -> tuple[JaxArray, Arrays, Arrays, State]:
         """The steps that a segment reverses."""
         lax, run, walk = self.lax, self.run, self.walk
         first = lax.add(segment.first, segment.skipped)
 
-        def step(at: Any) -> Any:
+        def step(at: tuple[JaxArray, JaxArray, State]) -> tuple[JaxArray, JaxArray, State]:
             k, count, state = at
             view = self.view(self.step_index(lax.add(first, k)))
             if buffers:

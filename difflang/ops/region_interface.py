@@ -1,0 +1,49 @@
+"""What the rules of ops with regions get to lower and to interpret these, and the values that flow through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, Protocol
+
+from msgspec import Struct
+
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Graph, Value
+from difflang.ir.interpreter import TextSink
+from difflang.ir.tensor_types import Tensor
+
+
+class HistoryValue(Struct, frozen=True, eq=False):
+    """A history during lowering; see `loop.history_value`."""
+
+
+LoweredValue = JaxArray | HistoryValue
+# In the interpreter a history is a list of its items.
+ReferenceValue = Array | list["ReferenceValue"]
+# Interprets a graph on values: the first argument of the reference of an op with regions.
+Evaluate = Callable[Concatenate[Graph, ...], list[Any]]
+
+
+class RegionLowering(Protocol):
+    """Lowers regions: the first argument of the lowering rule of an op with regions, or with an effect.
+
+    What it returns are arrays, or `HistoryValue`s where the results of the graph are histories.
+    """
+
+    in_loop: bool
+    batch_size: int  # the product of the batch sizes of enclosing maps
+
+    @property
+    def jax(self) -> Jax: ...
+    @property
+    def platform(self) -> str: ...
+    @property
+    def on_print(self) -> TextSink: ...
+    def graph(self, graph: Graph, *arrays: LoweredValue) -> list[Any]: ...
+    def call(self, body: Graph, *arrays: LoweredValue) -> list[Any]: ...
+    def lower_isolated(self, body: Graph, *arrays: LoweredValue) -> list[Any]: ...
+    def restrict_results(self, region: Graph, results: Sequence[Value]) -> Graph: ...
+    def zeros_on_host(self, like: Tensor) -> JaxArray: ...
+    def batch_scope(self, count: int) -> AbstractContextManager[None]: ...
+    def loop_scope(self) -> AbstractContextManager[None]: ...
