@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import mul
+from typing import TypeVar
 
 from difflang.ad.powers_of_roots import RootPower, powers_of_roots, to_power
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import MaybeValue, OpRule
+from difflang.ir.op import MaybeValue
 from difflang.ops.ad_interface import (
     Ad,
     JvpGraph,
@@ -29,6 +30,8 @@ from difflang.ops.ad_interface import (
     zeros,
 )
 from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
+
+Rule = TypeVar("Rule")
 
 
 def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
@@ -179,12 +182,12 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
     return list(builder.append(op, tuple(map(builder.capture, whole)), types, **eqn.attrs))
 
 
-def find_operand_rule(rules: Sequence[OpRule | None], i: int) -> OpRule | None:
+def find_operand_rule(rules: Sequence[Rule | None], i: int) -> Rule | None:
     """The rule of an operand; the last rule serves all further operands of an op that takes any number."""
     return rules[min(i, len(rules) - 1)] if rules else None
 
 
-def operand_rule(eqn: Eqn, rules: Sequence[OpRule | None], i: int) -> OpRule:
+def operand_rule(eqn: Eqn, rules: Sequence[Rule | None], i: int) -> Rule:
     rule = find_operand_rule(rules, i)
     if rule is None:
         raise InternalError(f"{eqn.op} has no derivative in operand {i}, which has a tangent")

@@ -14,7 +14,7 @@ from difflang.ad.cotangent_accumulator import CotangentAccumulator
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import MaybeValue, OpRule, UndefinedPrimal, Window
+from difflang.ir.op import MaybeValue, UndefinedPrimal, ValueRule, Window
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import (
     Ad,
@@ -204,7 +204,7 @@ def incoming_mask(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping
 
 
 def propagate_mask(
-    eqn: Eqn, rule: OpRule, place: int, operands: Operands, ct: Value, choice: CotangentMask
+    eqn: Eqn, rule: ValueRule, place: int, operands: Operands, ct: Value, choice: CotangentMask
 ) -> tuple[Value, Value]:
     """The cotangent that `rule` gave for the operand at `place`, made zero where the mask is false; and its mask."""
     # The factor of an elementwise op may be infinite, and so may the factors of an op that mixes all elements: the mask

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, Protocol
 
+import numpy as np
 from msgspec import Struct
 
-from difflang.ir.array_types import Jax, JaxArray
+from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.symbolic_dims import Dim
@@ -74,13 +75,30 @@ class StrictTypeSolver:
 
 STRICT_SOLVER = StrictTypeSolver()
 
-OpRule = Callable[..., Any]
-# The lowering of an op with one result and without regions.
-ArrayLowerRule = Callable[Concatenate[Jax, ...], JaxArray]
 MaybeValue = Value | None
 
-
-OperandRuleList = Sequence[OpRule | None]
+# The rules of an op take its operands, as many as it has, and then its attributes by keyword.
+# (solver, *types, **attrs[, regions]) -> the types of the results
+TypeRule = Callable[Concatenate[TypeSolver, ...], Type | tuple[Type, ...]]
+TensorTypeRule = Callable[Concatenate[TypeSolver, ...], Tensor]
+# (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
+ReferenceRule = Callable[..., Any]
+ArrayReferenceRule = Callable[..., Array | np.generic]
+# (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
+LowerRule = Callable[..., Any]
+ArrayLowerRule = Callable[Concatenate[Jax, ...], JaxArray]
+# (d, y, *operands, **attrs) -> dy, linear in d; for several results (d, ys, ...) -> dys
+JvpRule = Callable[Concatenate[Value, ...], Value | Sequence[MaybeValue]]
+# (ct, *operands, **attrs) -> ct_operand, linear in ct; for several results (cts, ...)
+TransposeRule = Callable[..., Value]
+OperandJvpRules = Sequence[JvpRule | None]
+OperandTransposeRules = Sequence[TransposeRule | None]
+# (*operands, **attrs) -> a value made of them
+ValueRule = Callable[..., Value]
+# How to compute a whole batch at once.
+BatchedOp = Callable[..., Value | Values]
+# (eqn, which operands are batched, batch size) -> that, or None.
+BatchRule = Callable[[Eqn, tuple[bool, ...], Dim], BatchedOp | None]
 
 
 # ---- The position of an op on its derivative
@@ -98,12 +116,12 @@ class OperandRules(Struct, frozen=True):
     The rules of an op with several results take tuples: of results, of tangents, of cotangents (`None` for none).
     """
 
-    jvp: OperandRuleList | None = None
-    transpose: OperandRuleList | None = None
+    jvp: OperandJvpRules | None = None
+    transpose: OperandTransposeRules | None = None
     multilinear: bool = False
     directional: bool = False  # a derivative at the first operand: linear in each other operand by itself
     # (mask like the result, operand position, *operands, **attrs) -> the mask of that operand's cotangent.
-    mask_transpose: OpRule | None = None
+    mask_transpose: ValueRule | None = None
 
     @property
     def linear_in_each(self) -> bool:
@@ -111,23 +129,29 @@ class OperandRules(Struct, frozen=True):
         return self.multilinear or self.directional
 
     @property
-    def of_operands(self) -> OperandRuleList:
+    def of_operands(self) -> OperandJvpRules | OperandTransposeRules:
         """The rules that say in which operands the op has a derivative."""
         return self.jvp or self.transpose or ()
+
+
+# (ad, eqn, operands, tangents) -> results and their tangents; see `ops.ad_interface`
+RegionLinearizeRule = Callable[..., tuple[Sequence[Value], Sequence[MaybeValue]]]
+# (ad, eqn, TransposeRequest) -> cotangents of the operands
+RegionTransposeRule = Callable[..., Sequence[MaybeValue]]
 
 
 class EquationRules(Struct, frozen=True):
     """The derivative of an op with regions or with rules of the program: see `ops.ad_interface`."""
 
-    linearize: OpRule
-    transpose: OpRule | None = None
-    jvp: OpRule | None = None  # where primal and tangent may share a graph: both in one equation
+    linearize: RegionLinearizeRule
+    transpose: RegionTransposeRule | None = None
+    jvp: RegionLinearizeRule | None = None  # where primal and tangent may share a graph: both in one equation
     # For an op that differs from another one in its derivative alone: (eqn, in_reverse) -> that other equation.
     # `in_reverse` says that it is part of a step which a reversible loop runs backwards.
-    without_derivative: OpRule | None = None
+    without_derivative: Callable[[Eqn, bool], Eqn] | None = None
     # For an op whose derivative the program declares: (eqn) -> the name of its function.
-    custom_rule_name: OpRule | None = None
-    linear_in: OpRule | None = None  # (eqn) -> the operands it is linear in together
+    custom_rule_name: Callable[[Eqn], str] | None = None
+    linear_in: Callable[[Eqn], tuple[bool, ...]] | None = None  # (eqn) -> the operands it is linear in together
 
 
 # Why an op is inactive: its results move in steps, or none of them is a number; the program asks for that; it tells how
@@ -145,7 +169,7 @@ class Inactive(Struct, frozen=True):
 class DerivativeOperator(Struct, frozen=True):
     """The op is a derivative itself, rewritten by `ad.expand_derivatives` before anything else sees it."""
 
-    expand: OpRule
+    expand: Callable[..., Sequence[Value]]  # (ad, builder, eqn, operands) -> results
 
 
 Derivative = OperandRules | EquationRules | Inactive | DerivativeOperator
@@ -161,21 +185,21 @@ class Root(Struct, frozen=True):
     """
 
     degree: int
-    radicand: OpRule
+    radicand: ValueRule
     # For a root that is NaN in places where its radicand has a slope: a factor that is NaN there, and 1 elsewhere.
-    domain: OpRule | None = None
+    domain: ValueRule | None = None
 
 
 class Factors(Struct, frozen=True):
     """An op that is a product: (eqn) -> the factors of its result, each with its power; none if it is no product."""
 
-    of: OpRule
+    of: Callable[[Eqn], Sequence[tuple[Value, int]]]
 
 
 class FactoredForm(Struct, frozen=True):
     """(*operands, **attrs) -> an equal product of factors whose derivative rules lead back to themselves."""
 
-    product: OpRule
+    product: ValueRule
 
 
 # ---- How an op only moves elements
@@ -184,19 +208,19 @@ class FactoredForm(Struct, frozen=True):
 class Fill(Struct, frozen=True):
     """An op that may fill an array with one number: (*arrays, **attrs) -> that number, or None."""
 
-    value: OpRule
+    value: Callable[..., JaxArray | None]
 
 
 class AxisPermutation(Struct, frozen=True):
     """An op that only moves axes: (**attrs) -> their order."""
 
-    order: OpRule
+    order: Callable[..., tuple[int, ...]]
 
 
 class Window(Struct, frozen=True):
     """(eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis, else None."""
 
-    bounds: OpRule
+    bounds: Callable[[Eqn], tuple[int, tuple[int, int]] | None]
 
 
 Trait = Literal[
@@ -224,25 +248,24 @@ class Op(Struct, frozen=True, eq=False):
     """An op and every fact about it."""
 
     name: str
-    type: OpRule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
-    reference: OpRule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
-    lower: OpRule  # (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
+    type: TypeRule
+    reference: ReferenceRule
+    lower: LowerRule
     doc: str
     derivative: Derivative
     traits: tuple[Trait, ...] = ()
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule decides
     samples: Any = None  # how tests draw operands; see `ops.op_factories`
-    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one per element of the results
+    cost: Callable[..., Dim] | None = None  # (*types, **attrs) -> flops; None: one per element of the results
     effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
     powers: Root | Factors | FactoredForm | None = None
-    # (eqn, which operands are batched, batch size) -> how to compute the whole batch at once, or None.
-    batch_rule: OpRule | None = None
+    batch_rule: BatchRule | None = None
     # For ops with regions: how values flow in and out of them.
     region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
     movement: Fill | AxisPermutation | Window | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
-    phase_invariants: OpRule | None = None
-    cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that differs
+    phase_invariants: Callable[..., Sequence[Value]] | None = None
+    cpu_lower_rule: LowerRule | None = None  # its lowering for XLA on the CPU, where that differs
 
     def __str__(self) -> str:
         return self.name
@@ -273,7 +296,7 @@ class Op(Struct, frozen=True, eq=False):
         return self.derivative if isinstance(self.derivative, EquationRules) else None
 
     @property
-    def without_derivative(self) -> OpRule | None:
+    def without_derivative(self) -> Callable[[Eqn, bool], Eqn] | None:
         return None if self.equation_rules is None else self.equation_rules.without_derivative
 
     def declared_name(self, eqn: Eqn) -> str | None:

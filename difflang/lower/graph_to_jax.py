@@ -19,7 +19,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.interpreter import TextSink, discard_text
-from difflang.ir.op import AxisPermutation, Fill, Op, OpRule
+from difflang.ir.op import AxisPermutation, Fill, LowerRule, Op
 from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.tensor_types import History, Tensor, numpy_dtype
 from difflang.lower.check_history_reads import reads_history_out_of_scope
@@ -203,7 +203,7 @@ class Lowering:
         attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
         return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
 
-    def rule(self, op: Op) -> OpRule:
+    def rule(self, op: Op) -> LowerRule:
         """The lowering rule of an op on this platform."""
         rule = op.cpu_lower_rule if self.platform == "cpu" else None
         return op.lower if rule is None or rule.__name__ in LEFT_OUT else rule

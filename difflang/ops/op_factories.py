@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct, field
@@ -17,15 +17,20 @@ from difflang.ir.array_types import Array, Jax, JaxArray, NestedNumbers
 from difflang.ir.graph import Attr, Eqn, Value, Values
 from difflang.ir.op import (
     OPS,
+    ArrayReferenceRule,
+    BatchRule,
     Inactive,
     Inactivity,
+    JvpRule,
     Op,
-    OperandRuleList,
+    OperandJvpRules,
     OperandRules,
-    OpRule,
+    OperandTransposeRules,
+    TensorTypeRule,
     Trait,
     TypeSolver,
     UndefinedPrimal,
+    ValueRule,
 )
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
@@ -69,6 +74,7 @@ class OpExample(Struct, frozen=True):
     draw: UniformSamples | GradedMatrices = UniformSamples()
 
 
+Rule = TypeVar("Rule")
 OpSamples = UniformSamples | tuple[UniformSamples, ...] | tuple[OpExample, ...]
 
 
@@ -77,10 +83,10 @@ def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Attr]:
     return {"axes": tuple([a + 1 for a in axes])}
 
 
-class PerOperandRules(Sequence[OpRule | None]):
+class PerOperandRules(Sequence[Rule]):
     """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
 
-    def __init__(self, rule: Callable[[int], OpRule | None]) -> None:
+    def __init__(self, rule: Callable[[int], Rule]) -> None:
         self.rule = rule
 
     def __len__(self) -> int:
@@ -100,7 +106,7 @@ def static_size(size: Dim) -> int:
     return cast(int, size)
 
 
-def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
+def same_type_rule(accepts: tuple[DType, ...]) -> TensorTypeRule:
     """All operands and the result have one type."""
 
     def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Attr) -> Tensor:
@@ -114,7 +120,7 @@ def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
     return type
 
 
-def upcast_half_reference(function: OpRule) -> OpRule:
+def upcast_half_reference(function: ArrayReferenceRule) -> ArrayReferenceRule:
     """A reference that computes 16-bit floats in f32 and rounds once; the result has the first operand's dtype."""
 
     def reference(x: Array, *others: Array, **attrs: Attr) -> Array:
@@ -127,7 +133,7 @@ def upcast_half_reference(function: OpRule) -> OpRule:
 
 
 def unary_op(
-    name: str, *, jvp: OpRule, accepts: tuple[DType, ...] = FLOATS, samples: OpSamples = UniformSamples(), **facts: Any
+    name: str, *, jvp: JvpRule, accepts: tuple[DType, ...] = FLOATS, samples: OpSamples = UniformSamples(), **facts: Any
 ) -> Op:
     """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
     return elementwise_op(name, derivative=OperandRules(jvp=(jvp,)), accepts=accepts, samples=samples, **facts)
@@ -136,7 +142,7 @@ def unary_op(
 def binary_op(
     name: str,
     *,
-    jvp: tuple[OpRule, OpRule],
+    jvp: tuple[JvpRule, JvpRule],
     accepts: tuple[DType, ...] = FLOATS,
     samples: OpSamples = (UniformSamples(), UniformSamples()),
     **facts: Any,
@@ -148,7 +154,7 @@ def binary_op(
 def elementwise_op(
     name: str,
     *,
-    reference: OpRule,
+    reference: ArrayReferenceRule,
     accepts: tuple[DType, ...],
     samples: OpSamples,
     traits: tuple[Trait, ...] = (),
@@ -178,7 +184,7 @@ def piecewise_constant_op(
 def comparison_op(
     name: str,
     *,
-    reference: OpRule,
+    reference: ArrayReferenceRule,
     accepts: tuple[DType, ...] = NUMBERS,
     count: int = 2,
     traits: tuple[Trait, ...] = (),
@@ -206,9 +212,9 @@ def comparison_op(
 def linear_op(
     name: str,
     *,
-    transpose: OperandRuleList,
-    jvp: OperandRuleList | None = None,
-    mask_transpose: OpRule | None = None,
+    transpose: OperandTransposeRules,
+    jvp: OperandJvpRules | None = None,
+    mask_transpose: ValueRule | None = None,
     multilinear: bool = False,
     **facts: Any,
 ) -> Op:
@@ -217,7 +223,7 @@ def linear_op(
     return OPS.declare(Op(name, derivative=rules, **facts))
 
 
-def multilinear_op(name: str, *, transpose: OperandRuleList, **facts: Any) -> Op:
+def multilinear_op(name: str, *, transpose: OperandTransposeRules, **facts: Any) -> Op:
     """Linear in each operand separately; its jvp is a sum of itself."""
     return linear_op(name, transpose=transpose, multilinear=True, **facts)
 
@@ -227,7 +233,7 @@ def inactive_op(name: str, *, why: Inactivity = "steps", **facts: Any) -> Op:
     return OPS.declare(Op(name, derivative=Inactive(why), **facts))
 
 
-def along_new_axis(attrs_of: Callable[..., dict[str, Any]]) -> OpRule:
+def along_new_axis(attrs_of: Callable[..., Mapping[str, Attr]]) -> BatchRule:
     """The batch rule of an op on its first operand with a new first axis of size n, with `attrs_of(n, **attrs)`."""
 
     def rule(eqn: Eqn, batched: Sequence[bool], n: Dim) -> Callable[..., Values] | None:

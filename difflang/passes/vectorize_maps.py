@@ -231,7 +231,9 @@ class MapBodyVectorizer:
         if (found := self.batched_loop(eqn, wide) if eqn.regions else None) is not None:
             return tuple(found(*self.operands(eqn), batched=wide))
         assert eqn.op.batch_rule is not None
-        made = eqn.op.batch_rule(eqn, wide, self.length)(*self.operands(eqn))
+        function = eqn.op.batch_rule(eqn, wide, self.length)
+        assert function is not None
+        made = function(*self.operands(eqn))
         return made if isinstance(made, tuple) else (made,)
 
     def operands(self, eqn: Eqn) -> list[Value]:

@@ -24,6 +24,7 @@ from difflang.ops.loop.binomial_schedule import min_forward_steps, reach_row, re
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.min_cut_residuals import find_min_cut, is_cheap_to_recompute
 from difflang.ops.loop.residual_selection import total_bytes
+from difflang.ops.op_factories import static_size
 from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
 from difflang.passes.unroll import DEFAULT_KEEP
 from difflang.plan.checkpoint_segments import (
@@ -222,7 +223,7 @@ def estimated_work(eqn: Eqn) -> float:
         e, times = todo.pop()
         types = [v.type for v in e.operands]
         flops = e.op.cost(*types, **e.attrs) if e.op.cost is not None else 0
-        total += times * (total_bytes(e.results) + float(flops) / FLOPS_PER_BYTE)
+        total += times * (total_bytes(e.results) + static_size(flops) / FLOPS_PER_BYTE)
         length = e.attrs.get("length")
         steps = length if isinstance(length, int) else 1
         todo += [(inner, times * steps) for r in e.regions for inner in r.eqns]

@@ -10,7 +10,7 @@ import numpy as np
 
 from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, LaxModule, NumpyModule
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, Root, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, ArrayLowerRule, Op, OperandRules, Root, TensorTypeRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.numerics import accurate_elementary
@@ -51,7 +51,7 @@ BOOL_EXAMPLES = (
 # ---- Sums and products
 
 
-def reduced_type(accepts: tuple[DType, ...]) -> OpRule:
+def reduced_type(accepts: tuple[DType, ...]) -> TensorTypeRule:
     def type(same: TypeSolver, x: Tensor, *, axes: Ints) -> Tensor:
         same.accepts(x, accepts)
         same.require(
@@ -194,7 +194,7 @@ Reduction = Callable[[JaxArray, Ints], JaxArray]
 Combination = Callable[[JaxArray, JaxArray], JaxArray]
 
 
-def vectorized_reduction(name: str, combine: str) -> OpRule:
+def vectorized_reduction(name: str, combine: str) -> ArrayLowerRule:
     """The lowering of a reduction by one of `lax`, where elements may come in any order and more than once.
 
     XLA on the CPU does not vectorize a reduction to one boolean or integer, but combines arrays with vector
@@ -249,7 +249,7 @@ def reduce_extremum_op(
     loses: Op,
     reduce: Callable[..., Array | np.generic],
     start: Callable[[np.dtype[Any]], float],
-    lower: OpRule,
+    lower: ArrayLowerRule,
     doc: str,
 ) -> Op:
     def jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
@@ -314,7 +314,7 @@ def arg_extremum_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     return Tensor(I32, x.drop_axes(axis).shape)
 
 
-def arg_extremum_op(name: str, find: Callable[..., Array], lower: OpRule, doc: str) -> Op:
+def arg_extremum_op(name: str, find: Callable[..., Array], lower: ArrayLowerRule, doc: str) -> Op:
     return inactive_op(
         name,
         type=arg_extremum_type,

@@ -12,7 +12,16 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Attr, Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import (
+    OPS,
+    ArrayLowerRule,
+    ArrayReferenceRule,
+    Op,
+    OperandRules,
+    TensorTypeRule,
+    TypeSolver,
+    UndefinedPrimal,
+)
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, BOOLS, F64, I8, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.arrays.axis_reductions import upcast_half_array
@@ -40,7 +49,7 @@ SAMPLES = (
 )
 
 
-def along_axis_type(accepts: tuple[DType, ...]) -> OpRule:
+def along_axis_type(accepts: tuple[DType, ...]) -> TensorTypeRule:
     """One result per position along an axis, in the same shape."""
 
     def type(same: TypeSolver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
@@ -55,7 +64,7 @@ def batched_axis_attr(n: Dim, *, axis: int, reverse: bool) -> dict[str, Attr]:
     return {"axis": axis + 1, "reverse": reverse}
 
 
-def cumulative_reference(accumulate: Callable[..., Array]) -> OpRule:
+def cumulative_reference(accumulate: Callable[..., Array]) -> ArrayReferenceRule:
     """A reference: NumPy's cumulative function, from the end if `reverse`; 16-bit floats in f32."""
 
     def reference(x: Array, *, axis: int, reverse: bool) -> Array:
@@ -66,7 +75,7 @@ def cumulative_reference(accumulate: Callable[..., Array]) -> OpRule:
     return reference
 
 
-def accumulate_in_f32(lower: OpRule) -> OpRule:
+def accumulate_in_f32(lower: ArrayLowerRule) -> ArrayLowerRule:
     """A lowering that accumulates 16-bit floats in f32, and rounds at the end."""
 
     def rule(jax: Jax, *xs: JaxArray, **attrs: Attr) -> JaxArray:
@@ -158,7 +167,7 @@ def associative_recurrence(
 
 
 def recurrence_lower(jax: Jax, fresh: JaxArray, a: JaxArray, b: JaxArray, *, axis: int, reverse: bool) -> JaxArray:
-    def bind_axis(how: OpRule) -> OpRule:
+    def bind_axis(how: ArrayLowerRule) -> Callable[..., JaxArray]:
         return lambda *xs: how(jax, *xs, axis=axis, reverse=reverse)
 
     if b.size == 0:

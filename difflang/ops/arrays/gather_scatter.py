@@ -13,7 +13,7 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
-from difflang.ir.op import OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import TensorTypeRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, I64, NUMBERS, DType, Tensor
 from difflang.ops.arrays.shape_manipulation import broadcast
@@ -149,7 +149,7 @@ def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints) -> Te
     return gathered_items_type(same, x, indices, axes)
 
 
-def scatter_type(accepts: tuple[DType, ...] = ()) -> OpRule:
+def scatter_type(accepts: tuple[DType, ...] = ()) -> TensorTypeRule:
     """Updates as `gather` would read them, with the array's dtype; any dtype if `accepts` is empty."""
 
     def type(same: TypeSolver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver
+from difflang.ir.op import OPS, ArrayReferenceRule, JvpRule, Op, OperandRules, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
 from difflang.ops.arrays.axis_reductions import dtype_maximum, dtype_minimum
 from difflang.ops.arrays.cumulative_and_sort import argsort, recurrence, shift_along_axis
@@ -59,7 +59,7 @@ SAMPLES = (
 )
 
 
-def sequential_scatter_reference(combine: Callable[[Array, Array], Array]) -> OpRule:
+def sequential_scatter_reference(combine: Callable[[Array, Array], Array]) -> ArrayReferenceRule:
     """A reference: one update after the other."""
 
     def reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
@@ -127,7 +127,7 @@ first_claims = inactive_op(
 )
 
 
-def scatter_extremum_jvp(better: Op) -> OpRule:
+def scatter_extremum_jvp(better: Op) -> JvpRule:
     """The tangent of the updates: at each position that changed, that of the first update equal to the new value."""
 
     def rule(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:

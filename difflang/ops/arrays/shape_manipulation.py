@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.op import AxisPermutation, Fill, Op, OpRule, TypeSolver, UndefinedPrimal, Window
+from difflang.ir.op import AxisPermutation, Fill, Op, TransposeRule, TypeSolver, UndefinedPrimal, Window
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
@@ -181,7 +181,7 @@ def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Te
     return first.resized(axis, total)
 
 
-def concat_transpose(position: int) -> OpRule:
+def concat_transpose(position: int) -> TransposeRule:
     """The cotangent of one part: its slice of the whole."""
 
     def rule(ct: Value, *parts: Operand, axis: int) -> Value:

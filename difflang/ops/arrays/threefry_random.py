@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from difflang.ir.array_types import Array, ArrayT, Jax, JaxArray, NumpyDType
-from difflang.ir.op import Inactivity, Op, OpRule, TypeSolver
+from difflang.ir.op import ArrayLowerRule, ArrayReferenceRule, Inactivity, Op, TypeRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor, numpy_dtype
 from difflang.ops.op_factories import FixedOperand, OpExample, inactive_op
@@ -252,7 +252,13 @@ def permutation_lower(jax: Jax, key: JaxArray, *, n: int) -> JaxArray:
 
 
 def random_op(
-    name: str, type: OpRule, reference: OpRule, lower: OpRule, samples: tuple[OpExample, ...], doc: str, why: Inactivity
+    name: str,
+    type: TypeRule,
+    reference: ArrayReferenceRule,
+    lower: ArrayLowerRule,
+    samples: tuple[OpExample, ...],
+    doc: str,
+    why: Inactivity,
 ) -> Op:
     return inactive_op(
         name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc, why=why

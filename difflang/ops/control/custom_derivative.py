@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NoReturn
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -159,7 +160,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     return outs[:n], spread_tangents(eqn, spread_by_mask(outs[n:], active))
 
 
-def reject_transpose(*_: object) -> None:
+def reject_transpose(*_: object) -> NoReturn:
     raise InternalError("a function with a rule is not linear in what it takes")
 
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS, DerivativeOperator, Op, OpRule, TypeSolver
+from difflang.ir.op import OPS, DerivativeOperator, Op, TypeSolver
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import Ad, Mask, or_zeros, require_same_types, spread_by_mask
 
@@ -86,8 +87,8 @@ def jet_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     return [*[s[0] for s in series], *(s[k] for k in range(1, order + 1) for s in moving)]
 
 
-def reject_unexpanded(name: str) -> OpRule:
-    def rule(*_: object, **__: object) -> None:
+def reject_unexpanded(name: str) -> Callable[..., NoReturn]:
+    def rule(*_: object, **__: object) -> NoReturn:
         raise InternalError(f"{name} must be expanded before it runs")
 
     return rule

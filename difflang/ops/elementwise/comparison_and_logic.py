@@ -6,7 +6,7 @@ import numpy as np
 
 from difflang.ir.array_types import Jax, JaxArray
 from difflang.ir.graph import Value
-from difflang.ir.op import Inactive, Op, OperandRules, OpRule
+from difflang.ir.op import ArrayLowerRule, ArrayReferenceRule, Inactive, Op, OperandRules
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, NUMBERS, REALS
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
@@ -94,7 +94,7 @@ isfinite = comparison_op(
 )
 
 
-def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str) -> Op:
+def logical_op(name: str, count: int, reference: ArrayReferenceRule, lower: ArrayLowerRule, doc: str) -> Op:
     """Elementwise logic on booleans."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise_op(

@@ -8,7 +8,16 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Factors, Op, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import (
+    OPS,
+    ArrayLowerRule,
+    ArrayReferenceRule,
+    Factors,
+    Op,
+    OperandTransposeRules,
+    TypeSolver,
+    UndefinedPrimal,
+)
 from difflang.ir.tensor_types import (
     BOOL,
     BOOLS,
@@ -32,7 +41,6 @@ from difflang.ir.tensor_types import (
 )
 from difflang.ops.op_factories import (
     FixedOperand,
-    OperandRuleList,
     OperandRules,
     OpExample,
     UniformSamples,
@@ -257,7 +265,9 @@ def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
     return Tensor(same.real_dtype(z), z.shape)
 
 
-def complex_part_op(name: str, *, transpose: OperandRuleList, reference: OpRule, lower: OpRule, doc: str) -> Op:
+def complex_part_op(
+    name: str, *, transpose: OperandTransposeRules, reference: ArrayReferenceRule, lower: ArrayLowerRule, doc: str
+) -> Op:
     return linear_op(
         name, type=complex_part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
         accepts=COMPLEXES, traits=("elementwise", "not holomorphic", "cheap"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
-from difflang.ir.op import Factors, Inactive, Op, OpRule, Root
+from difflang.ir.op import ArrayLowerRule, ArrayReferenceRule, Factors, Inactive, Op, Root
 from difflang.ir.tensor_types import FLOATS, INTEGERS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
 from difflang.ops.op_factories import (
@@ -206,7 +206,11 @@ SHIFT_SAMPLES = (ANY_INTEGERS, UniformSamples(0.0, 9.0))
 
 
 def bitwise_op(
-    name: str, reference: OpRule, lower: OpRule, doc: str, samples: OpSamples = (ANY_INTEGERS, ANY_INTEGERS)
+    name: str,
+    reference: ArrayReferenceRule,
+    lower: ArrayLowerRule,
+    doc: str,
+    samples: OpSamples = (ANY_INTEGERS, ANY_INTEGERS),
 ) -> Op:
     return elementwise_op(
         name, derivative=Inactive(), reference=reference, lower=lower, doc=doc, accepts=INTEGERS, samples=samples

@@ -13,7 +13,18 @@ import numpy as np
 
 from difflang.ir.array_types import Array, ArrayT, Jax, JaxArray
 from difflang.ir.graph import Attr, Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, Trait, TypeSolver
+from difflang.ir.op import (
+    OPS,
+    JvpRule,
+    LowerRule,
+    Op,
+    OperandRules,
+    ReferenceRule,
+    Trait,
+    TransposeRule,
+    TypeRule,
+    TypeSolver,
+)
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
@@ -79,15 +90,15 @@ def cubic_flops(a: Tensor, *_: Tensor, **how: Attr) -> Dim:
 def matrix_op(
     name: str,
     *,
-    type: OpRule,
-    jvp: OpRule,
-    reference: OpRule,
-    lower: OpRule,
+    type: TypeRule,
+    jvp: JvpRule,
+    reference: ReferenceRule,
+    lower: LowerRule,
     samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     traits: tuple[Trait, ...] = (),
-    phase_invariants: OpRule | None = None,
+    phase_invariants: Callable[..., Sequence[Value]] | None = None,
 ) -> Op:
     """A function of each matrix in a batch. 16-bit floats are computed in f32."""
     op = Op(
@@ -101,9 +112,9 @@ def matrix_op(
 def directional_matrix_op(
     name: str,
     *,
-    transpose: Callable[[int], OpRule | None],
-    reference: OpRule,
-    lower: OpRule,
+    transpose: Callable[[int], TransposeRule | None],
+    reference: ReferenceRule,
+    lower: LowerRule,
     samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
@@ -201,10 +212,10 @@ def broadcast_columns(d: Value, columns: Dim) -> Value:
     return broadcast.one(d, shape=(*tensor_type(d).shape, columns), axes=tuple(range(tensor_type(d).rank)))
 
 
-def next_direction_jvp(name: str) -> PerOperandRules:
+def next_direction_jvp(name: str) -> PerOperandRules[JvpRule]:
     """The jvp of a directional derivative at `a` in any number of directions `xs`."""
 
-    def rule(position: int) -> OpRule:
+    def rule(position: int) -> JvpRule:
         def jvp_rule(d: Value, y: Value, a: Value, *xs: Value) -> Value:
             # A tangent of `a` is one more direction; in each direction the op is linear.
             if position == 0:
@@ -253,7 +264,7 @@ def is_16_bit_float(x: JaxArray) -> bool:
     return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
 
 
-def upcast_matrix_reference(reference: OpRule) -> OpRule:
+def upcast_matrix_reference(reference: ReferenceRule) -> ReferenceRule:
     """A reference that computes 16-bit floats in f32 and rounds its results."""
 
     def rounded(*arrays: Array, **attrs: Attr) -> Array | tuple[Array, ...]:
@@ -266,7 +277,7 @@ def upcast_matrix_reference(reference: OpRule) -> OpRule:
     return rounded
 
 
-def upcast_matrix_lowering(lower: OpRule) -> OpRule:
+def upcast_matrix_lowering(lower: LowerRule) -> LowerRule:
     """A lowering that computes 16-bit floats in f32 and rounds its results."""
 
     def rounded(jax: Jax, *arrays: JaxArray, **attrs: Attr) -> JaxArray | tuple[JaxArray, ...]:

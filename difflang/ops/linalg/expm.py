@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
-from difflang.ir.op import OpRule
+from difflang.ir.op import TransposeRule
 from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, apply_per_matrix, directional_matrix_op
 from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES
 from difflang.ops.linalg.solve_and_det import solve_lower
@@ -134,7 +134,7 @@ def pade_even_odd(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
     return half(0), product(a, half(1), precision=highest)
 
 
-def expm_transpose(position: int) -> OpRule | None:
+def expm_transpose(position: int) -> TransposeRule | None:
     """The adjoint is the same derivative at the adjoints of all other operands, in the direction of the cotangent."""
 
     def rule(ct: Value, a: Value, *xs: Value) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 
 from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, NumpyModule
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, Op, OperandRules, TransposeRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.shape_manipulation import reshape, slice_axis
@@ -277,7 +277,7 @@ def leave_out_products(numpy: NumpyModule[ArrayT], s: ArrayT, count: int) -> Arr
     return numpy.where(gone.sum(-1) == count, numpy.prod(factors, -1), numpy.zeros((), s.dtype))
 
 
-def cofactors_transpose(position: int) -> OpRule | None:
+def cofactors_transpose(position: int) -> TransposeRule | None:
     """In each direction the op is its own transpose: the form is symmetric, and the cotangent is one more direction.
 
     For complex matrices the adjoint conjugates the cotangent and the result.

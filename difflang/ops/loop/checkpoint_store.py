@@ -146,7 +146,8 @@ class ReplaySource(Struct, frozen=True, eq=False):
     @classmethod
     def of(
         cls, lowering: RegionLowering, step: Graph, consts: int, carry: int, saved: Sequence[int],
-        given: tuple[Sequence[LoweredValue], Sequence[LoweredValue]], reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
+        given: tuple[Sequence[LoweredValue], Sequence[LoweredValue]], reverse: bool, asked: StoreRequest | None,
+        also: Sequence[int] = (),
     ) -> ReplaySource:  # fmt: skip
         """The source of a loop's step. Its state holds the carries that history outputs and `also` depend on."""
         step = without_prints(step)

@@ -15,7 +15,7 @@ import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray, LaxModule
 from difflang.ir.graph import Attr, Value
-from difflang.ir.op import OPS, Op, OperandRules, OpRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import OPS, ArrayLowerRule, ArrayReferenceRule, Op, OperandRules, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import mean_over_ties
 from difflang.ops.arrays.shape_manipulation import broadcast, pad, pad_reference, slice_
@@ -210,7 +210,7 @@ def pad_attrs(padding: PaddingPairs) -> dict[str, Attr]:
     return {"low": low, "high": high, "interior": (0,) * len(low)}
 
 
-def pool_reference(reduce: Callable[..., Array], fill: float) -> OpRule:
+def pool_reference(reduce: Callable[..., Array], fill: float) -> ArrayReferenceRule:
     """`reduce` over the windows of the image, padded with `fill`."""
 
     def reference(x: Array, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Array:
@@ -225,7 +225,7 @@ def window_axes(window: Sizes) -> Ints:
     return tuple(range(len(window) + 1, 2 * len(window) + 1))
 
 
-def pool_lower(combine: str, fill: float) -> OpRule:
+def pool_lower(combine: str, fill: float) -> ArrayLowerRule:
     """XLA's windowed reduction; for tiles a reduction over axes, which is faster, and for small tiles a maximum of
     slices.
 

@@ -14,7 +14,7 @@ from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import OPS, Op, OperandRules, OpRule
+from difflang.ir.op import JvpRule, OPS, Op, OperandRules
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.ad_interface import LinearizedGraph
 
@@ -90,7 +90,7 @@ def test_derivative_equations_stand_where_the_primal_stands() -> None:
     ]
 
 
-def broken(jvp: Sequence[OpRule | None]) -> Op:
+def broken(jvp: Sequence[JvpRule | None]) -> Op:
     """An op that is in no registry, on one array."""
     return Op("broken", lambda same, x: x, lambda x: x, lambda jax, x: x, "", OperandRules(jvp=jvp))
 
