@@ -11,6 +11,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import MaybeValue
 from difflang.ops.ad_interface import (
+    Cotangents,
     JvpGraph,
     LinearizedGraph,
     Mask,
@@ -33,7 +34,7 @@ class DerivativeCache:
         self.lean: dict[tuple[Graph, Mask], LinearizedGraph] = {}
         self.linearized: dict[tuple[Graph, Mask, Mask], LinearizedGraph] = {}
         self.jvps: dict[tuple[Graph, Mask, Mask], JvpGraph] = {}
-        self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], TransposedGraph] = {}
+        self.transposed: dict[tuple[Graph, Mask, Cotangents, Cotangents], TransposedGraph] = {}
 
     def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph:
         """Primal and tangent in the `active` params; the `force_active` results get a tangent even if it is zero."""
@@ -76,32 +77,21 @@ class DerivativeCache:
             self.jvps[key] = found
         return self.jvps[key]
 
-    def transpose(
-        self,
-        graph: Graph,
-        linear: Mask,
-        present: Mask,
-        force_active: Mask = (),
-        *,
-        has_choice: Mask = (),
-        force_choice: Mask = (),
-    ) -> TransposedGraph:
-        """The transpose of a graph that is linear in its `linear` params, from the cotangents that are `present`.
+    def transpose(self, graph: Graph, linear: Mask, arriving: Cotangents, at_least: Cotangents = ()) -> TransposedGraph:
+        """The transpose of a graph that is linear in its `linear` params, from the `arriving` cotangents.
 
-        `has_choice` says which of these have a mask, `force_choice` which params' cotangents must have one.
+        Those of the linear params are `at_least` what is asked: zeros if need be, with choices that hold everywhere.
         """
-        key = graph, linear, present, force_active, has_choice, force_choice
+        key = graph, linear, arriving, at_least
         if key not in self.transposed:
-            if force_active or force_choice:
-                plain = self.transpose(graph, linear, present, has_choice=has_choice)
-                more = tuple(
-                    [w and is_linear for w, is_linear in zip(force_active or plain.active, linear, strict=True)]
-                )
-                marks = force_choice or plain.chosen
-                enough = not adds_active(more, plain.active) and not adds_active(marks, plain.chosen)
-                found = plain if enough else backward.instantiate_cotangents(graph, plain, more, marks)
+            if at_least:
+                plain = self.transpose(graph, linear, arriving)
+                pairs = zip(plain.cotangents, at_least, linear, strict=True)
+                leaving = tuple([max(ct, least) if is_linear else ct for ct, least, is_linear in pairs])
+                enough = leaving == plain.cotangents
+                found = plain if enough else backward.instantiate_cotangents(graph, plain, leaving)
             else:
-                found = backward.transpose(self, graph, linear, present, has_choice or (False,) * len(present))
+                found = backward.transpose(self, graph, linear, arriving)
             self.transposed[key] = found
         return self.transposed[key]
 

@@ -13,7 +13,7 @@ from difflang.ad.expand_derivatives import DerivativeExpansion
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History
-from difflang.ops.ad_interface import LinearizedGraph, Mask
+from difflang.ops.ad_interface import LinearizedGraph, Mask, classify_cotangents
 from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
 from difflang.passes.pipelines import PREPARE_KEEPING_LOOPS
@@ -77,5 +77,7 @@ def transpose_map(graph: Graph, tangents: int) -> Graph:
     """The transpose: residuals ++ cotangents of the results -> cotangents of the last `tangents` params."""
     # The graph is linear in these params, which follow its residuals.
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
-    every = (True,) * len(graph.results)
-    return PREPARE_KEEPING_LOOPS(DerivativeCache().transpose(graph, linear, every, linear).cotangents)
+    every = classify_cotangents((True,) * len(graph.results))
+    return PREPARE_KEEPING_LOOPS(
+        DerivativeCache().transpose(graph, linear, every, classify_cotangents(linear)).without_choices
+    )

@@ -18,12 +18,15 @@ from difflang.ir.op import MaybeValue, UndefinedPrimal, ValueRule, Window
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import (
     Ad,
+    Cotangent,
+    Cotangents,
     Mask,
     MaybeValues,
     TransposedGraph,
     TransposeRequest,
     choice_type,
     choices_of,
+    classify_cotangents,
     or_zeros,
     presence_mask,
     present_values,
@@ -38,11 +41,11 @@ from difflang.ops.op_factories import tensor_type
 Env = dict[Value, Value]
 
 
-def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Mask) -> TransposedGraph:
+def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Cotangents) -> TransposedGraph:
     """The transpose of a linear graph: from cotangents of its results to cotangents of its linear params.
 
-    Shapes: takes the other params, then a cotangent like each result that is `arriving`, then a mask like each result
-            with `has_choice`; gives a cotangent like each linear param that one reaches, then their masks.
+    Shapes: takes the other params, then the `arriving` cotangents, then their masks; gives a cotangent like each linear
+            param that one reaches, then their masks.
     Errors: InternalError if an equation is not linear where `linear` says it is.
     Cost:   one walk forwards over the equations that are not linear, one walk backwards over the others.
     Source: Radul et al. 2023, You Only Linearize Once.
@@ -55,7 +58,9 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Ma
         builder.param(r.type, cotangent_hint(r)) if p else None for r, p in zip(graph.results, arriving, strict=True)
     ]
     choices = {
-        ct: builder.param(choice_type(ct.type)) for ct, g in zip(cts, has_choice, strict=True) if g and ct is not None
+        ct: builder.param(choice_type(ct.type))
+        for ct, p in zip(cts, arriving, strict=True)
+        if p is Cotangent.CHOSEN and ct is not None
     }
     found = pullback(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
     back = [found.take(p) for p in graph.params]
@@ -65,8 +70,7 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Ma
     kept = choices_of(back, found.masks)
     return TransposedGraph(
         builder.finish([*present_values(back), *present_values(kept)], name=graph.name),
-        presence_mask(back),
-        presence_mask(kept),
+        classify_cotangents(presence_mask(back), presence_mask(kept)),
     )
 
 
@@ -164,26 +168,22 @@ def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
     return ct
 
 
-def instantiate_cotangents(
-    graph: Graph, transposed: TransposedGraph, force_active: Mask, force_choice: Mask
-) -> TransposedGraph:
-    """The transpose of `graph`, where `force_active` params get even a zero cotangent, `force_choice` ones a mask."""
+def instantiate_cotangents(graph: Graph, transposed: TransposedGraph, leaving: Cotangents) -> TransposedGraph:
+    """The transpose of `graph` with more cotangents `leaving`: they are zero. More masks hold everywhere."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in transposed.graph.params]
     outs = builder.inline(transposed.graph, *params)
     count = sum(transposed.active)
     cts, choices = spread_by_mask(outs[:count], transposed.active), spread_by_mask(outs[count:], transposed.chosen)
-    active = tuple([a or w for a, w in zip(transposed.active, force_active, strict=True)])
-    chosen = tuple([c or m for c, m in zip(transposed.chosen, force_choice, strict=True)])
-    results = [or_zeros(builder, ct, p.type) for ct, p, a in zip(cts, graph.params, active, strict=True) if a]
+    results = [or_zeros(builder, ct, p.type) for ct, p, c in zip(cts, graph.params, leaving, strict=True) if c]
     kept = [
         or_zeros(builder, choice, choice_type(p.type))
         if choice or ct is None
         else builder.const(True, choice_type(p.type))
-        for choice, ct, p, c in zip(choices, cts, graph.params, chosen, strict=True)
-        if c
+        for choice, ct, p, c in zip(choices, cts, graph.params, leaving, strict=True)
+        if c is Cotangent.CHOSEN
     ]
-    return TransposedGraph(builder.finish([*results, *kept], name=graph.name), active, chosen)
+    return TransposedGraph(builder.finish([*results, *kept], name=graph.name), leaving)
 
 
 # ---- Masks. A mask is an array of bools: where it is false, a cotangent is exactly zero, even next to Inf or NaN.

@@ -11,10 +11,10 @@ The derivative rules of such an op (`EquationRules`) are functions of an `Ad`, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
@@ -24,6 +24,17 @@ from difflang.ir.tensor_types import BOOL, History, Tensor, Type
 
 Mask = tuple[bool, ...]
 MaybeValues = Sequence[MaybeValue]
+
+
+class Cotangent(IntEnum):
+    """What is known of a cotangent before it is computed. Each says more than the one before it."""
+
+    ABSENT = 0  # structurally zero
+    PRESENT = 1
+    CHOSEN = 2  # it comes with its choice: a mask outside which it is exactly zero
+
+
+Cotangents = tuple[Cotangent, ...]
 
 
 class Tangents(Struct, frozen=True):
@@ -55,6 +66,11 @@ class TransposeRequest(Struct, frozen=True):
     def ct_choices(self) -> list[MaybeValue]:
         """The choices of the incoming cotangents."""
         return choices_of(self.cts, self.choices)
+
+    @property
+    def arriving(self) -> Cotangents:
+        """The incoming cotangents."""
+        return classify_cotangents(presence_mask(self.cts), presence_mask(self.ct_choices))
 
 
 class LinearizedGraph(Struct, frozen=True):
@@ -91,31 +107,33 @@ class TransposedGraph(Struct, frozen=True):
 
     # Maps nonlinear params ++ present cotangents ++ their choices to cotangents of the active params ++ their choices.
     graph: Graph
-    active: Mask  # one a param
-    # Which of these cotangents have a choice: a mask outside which they are exactly zero.
-    chosen: Mask
+    cotangents: Cotangents  # one a param
 
     @property
-    def cotangents(self) -> Graph:
+    def active(self) -> Mask:
+        return tuple([c is not Cotangent.ABSENT for c in self.cotangents])
+
+    @property
+    def chosen(self) -> Mask:
+        return tuple([c is Cotangent.CHOSEN for c in self.cotangents])
+
+    @property
+    def without_choices(self) -> Graph:
         """The graph without the choices among its results."""
         return self.graph.with_results(self.graph.results[: sum(self.active)])
 
 
 class Ad(Protocol):
-    """Differentiates regions. Results (params) in `force_active` are active in any case, with zeros if need be."""
+    """Differentiates regions. Results in `force_active` are active in any case, with zeros if need be.
+
+    A transpose takes the `arriving` cotangents of the results; those of the params are `at_least` what is asked.
+    """
 
     def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph: ...
     def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph: ...
     def jvp(self, graph: Graph, active: Mask, force_active: Mask = ()) -> JvpGraph: ...
     def transpose(
-        self,
-        graph: Graph,
-        linear: Mask,
-        present: Mask,
-        force_active: Mask = (),
-        *,
-        has_choice: Mask = (),
-        force_choice: Mask = (),
+        self, graph: Graph, linear: Mask, arriving: Cotangents, at_least: Cotangents = ()
     ) -> TransposedGraph: ...
 
     def push(
@@ -195,13 +213,17 @@ def choices_of(cts: MaybeValues, choices: Mapping[Value, Value]) -> list[MaybeVa
     return [None if ct is None else choices.get(ct) for ct in cts]
 
 
-def unpack_cotangents(
-    outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Value, Value]
-) -> list[MaybeValue]:
+def classify_cotangents(present: Sequence[bool], chosen: Sequence[bool] = ()) -> Cotangents:
+    """Which cotangents are present, and which of these have a choice: none by default."""
+    pairs = zip(present, chosen or (False,) * len(present), strict=True)
+    return tuple([Cotangent.CHOSEN if p and c else Cotangent.PRESENT if p else Cotangent.ABSENT for p, c in pairs])
+
+
+def unpack_cotangents(outs: Sequence[Value], of: TransposedGraph, choices: dict[Value, Value]) -> list[MaybeValue]:
     """The cotangents among a transposed region's results; the choices after them are recorded in `choices`."""
-    count = sum(active)
-    cts = spread_by_mask(outs[:count], active)
-    for ct, choice in zip(cts, spread_by_mask(outs[count:], chosen), strict=True):
+    count = sum(of.active)
+    cts = spread_by_mask(outs[:count], of.active)
+    for ct, choice in zip(cts, spread_by_mask(outs[count:], of.chosen), strict=True):
         if ct is not None and choice is not None:
             choices[ct] = choice
     return cts
@@ -220,7 +242,9 @@ def restrict_choices(back: TransposedGraph, kept: Mask) -> TransposedGraph:
     choices = present_values(
         [c if k else None for c, k in zip(spread_by_mask(back.graph.results[count:], back.chosen), kept, strict=True)]
     )
-    return replace(back, graph=back.graph.with_results([*back.graph.results[:count], *choices]), chosen=chosen)
+    return TransposedGraph(
+        back.graph.with_results([*back.graph.results[:count], *choices]), classify_cotangents(back.active, chosen)
+    )
 
 
 def nonlinear_operands(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:

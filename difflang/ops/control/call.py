@@ -15,7 +15,6 @@ from difflang.ops.ad_interface import (
     Tangents,
     TransposeRequest,
     nonlinear_operands,
-    presence_mask,
     present_values,
     require_same_types,
     residual_operands,
@@ -72,11 +71,10 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    ct_choices = at.ct_choices
-    back = ad.transpose(eqn.regions[0], at.linear, presence_mask(at.cts), has_choice=presence_mask(ct_choices))
-    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(at.cts), *present_values(ct_choices)]
+    back = ad.transpose(eqn.regions[0], at.linear, at.arriving)
+    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(at.cts), *present_values(at.ct_choices)]
     outs = emit_call(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
-    return unpack_cotangents(outs, back.active, back.chosen, at.choices)
+    return unpack_cotangents(outs, back, at.choices)
 
 
 def call_dataflow(eqn: Eqn) -> RegionDataflow:

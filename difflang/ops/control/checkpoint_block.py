@@ -24,6 +24,7 @@ from difflang.ops.ad_interface import (
     Tangents,
     TransposeRequest,
     choices_of,
+    classify_cotangents,
     nonlinear_operands,
     presence_mask,
     present_values,
@@ -160,14 +161,14 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     (body,) = eqn.regions
     arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
     choices = choices_of(arriving, at.choices)
-    back = ad.transpose(body, at.linear, presence_mask(arriving), has_choice=presence_mask(choices))
+    back = ad.transpose(body, at.linear, classify_cotangents(presence_mask(arriving), presence_mask(choices)))
     if not any(back.active):
         return [None] * len(at.linear)
     operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(arriving), *present_values(choices)]
     outs = emit_checkpoint(
         at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["recompute"], loop_step_attrs(eqn)
     )
-    return unpack_cotangents(outs, back.active, back.chosen, at.choices)
+    return unpack_cotangents(outs, back, at.choices)
 
 
 def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:

@@ -17,8 +17,8 @@ from difflang.ops.ad_interface import (
     LinearizedGraph,
     Tangents,
     TransposeRequest,
+    classify_cotangents,
     nonlinear_operands,
-    presence_mask,
     present_values,
     require_same_types,
     restrict_choices,
@@ -168,8 +168,7 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     pred, rest = at.nonlinear[0], at.linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
-    ct_choices = at.ct_choices
-    backs = [ad.transpose(r, rest, presence_mask(at.cts), has_choice=presence_mask(ct_choices)) for r in eqn.regions]
+    backs = [ad.transpose(r, rest, at.arriving) for r in eqn.regions]
     active = tuple([any(pair) for pair in zip(*[back.active for back in backs], strict=True)])
     if not any(active):
         return [None] * len(at.linear)
@@ -177,13 +176,16 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         here and (any if isinstance(x.type, Tensor) else all)(back.chosen[i] or not back.active[i] for back in backs)
         for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
     ])  # fmt: skip
-    backs = [
-        ad.transpose(r, rest, presence_mask(at.cts), active, has_choice=presence_mask(ct_choices), force_choice=chosen)
-        for r in eqn.regions
+    leaving = classify_cotangents(active, chosen)
+    backs = [restrict_choices(ad.transpose(r, rest, at.arriving, leaving), chosen) for r in eqn.regions]
+    operands = [
+        pred,
+        *nonlinear_operands(at.nonlinear[1:], rest),
+        *present_values(at.cts),
+        *present_values(at.ct_choices),
     ]
-    branches = [restrict_choices(back, chosen).graph for back in backs]
-    operands = [pred, *nonlinear_operands(at.nonlinear[1:], rest), *present_values(at.cts), *present_values(ct_choices)]
-    return [None, *unpack_cotangents(at.builder.emit(cond, operands, tuple(branches)), active, chosen, at.choices)]
+    outs = at.builder.emit(cond, operands, tuple([back.graph for back in backs]))
+    return [None, *unpack_cotangents(outs, backs[0], at.choices)]
 
 
 def cond_dataflow(eqn: Eqn) -> RegionDataflow:

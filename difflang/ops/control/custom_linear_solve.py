@@ -20,6 +20,7 @@ from difflang.ops.ad_interface import (
     Tangents,
     TransposeRequest,
     add_tangents,
+    classify_cotangents,
     nonlinear_operands,
     or_choices,
     or_zeros,
@@ -112,8 +113,8 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         raise InternalError("a solution is not linear in what its map is made of")
     solve, transposed, apply = map(without_prints, eqn.regions)
     inside = (False,) * n + (True,) * (len(at.linear) - n)
-    every = (True,) * (len(at.linear) - n)
-    back = ad.transpose(apply, inside, every, inside).cotangents
+    every = classify_cotangents(inside)
+    back = ad.transpose(apply, inside, every[n:], every).without_choices
     rows = [or_zeros(at.builder, ct, v.type) for ct, v in zip(at.cts, eqn.operands[n:], strict=False)]
     consts = nonlinear_operands(at.nonlinear[:n], at.linear[:n])
     found = list(emit_solve(at.builder, [*consts, *rows], (transposed, solve, back), n)[: len(rows)])

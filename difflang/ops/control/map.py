@@ -22,7 +22,6 @@ from difflang.ops.ad_interface import (
     always_iterates,
     classify_residuals,
     nonlinear_operands,
-    presence_mask,
     present_values,
     require_same_types,
     spread_by_mask,
@@ -242,18 +241,17 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the instances, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
-    ct_choices = at.ct_choices
-    back = ad.transpose(body, at.linear, presence_mask(at.cts), has_choice=presence_mask(ct_choices))
+    back = ad.transpose(body, at.linear, at.arriving)
     if not any(back.active):
         return [None] * len(at.linear)
     consts, xs = (
         nonlinear_operands(at.nonlinear[:nc], at.linear[:nc]),
         nonlinear_operands(at.nonlinear[nc:], at.linear[nc:]),
     )
-    sequences = [*xs, *present_values(at.cts), *present_values(ct_choices)]
+    sequences = [*xs, *present_values(at.cts), *present_values(at.ct_choices)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
-        outs = transpose_as_loop(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
+        outs = transpose_as_loop(at.builder, back.without_choices, eqn, consts, sequences, (len(xs), shared))
         return list(spread_by_mask(outs, back.active))
     attrs: dict[str, Attr] = {**eqn.attrs, "consts": len(consts)}
     outs = at.builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
@@ -261,7 +259,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     sums = [reduce_sum.one(c, axes=(0,)) for c in outs[:shared]]
     anywhere = [reduce_any.one(c, axes=(0,)) for c in outs[count : count + some]]
     found = [*sums, *outs[shared:count], *anywhere, *outs[count + some :]]
-    return unpack_cotangents(found, back.active, back.chosen, at.choices)
+    return unpack_cotangents(found, back, at.choices)
 
 
 def transpose_as_loop(

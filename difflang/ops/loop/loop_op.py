@@ -251,7 +251,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         h for mask in (back.active, back.chosen) for h, m in zip(items, mask[incoming.carries.stop :], strict=True) if m
     ]
     outs = emit_loop(at.builder, operands, (whole,), attrs, kinds)[1:]
-    return unpack_cotangents(ungroup_results(outs, back, incoming), back.active, back.chosen, at.choices)
+    return unpack_cotangents(ungroup_results(outs, back, incoming), back, at.choices)
 
 
 def loop_dataflow(eqn: Eqn) -> RegionDataflow:

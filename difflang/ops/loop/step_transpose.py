@@ -22,6 +22,7 @@ from difflang.ops.ad_interface import (
     add_tangents,
     and_masks,
     choice_type,
+    classify_cotangents,
     or_choices,
     or_zeros,
     presence_mask,
@@ -76,21 +77,22 @@ def transpose_step(ad: Ad, step: Graph, linear: Mask, at: IncomingCotangents) ->
     n = at.count
     ys, by_choice = presence_mask(at.cts[n:]), presence_mask(at.choices[n:])
     active = carry_fixpoint(
-        lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], presence_mask(at.cts[:n])
+        lambda carry: ad.transpose(step, linear, classify_cotangents((*carry, *ys))).active[at.carries],
+        presence_mask(at.cts[:n]),
     )
     required = at.to_param_mask(active, len(step.params))
     # A history in the carry has no choice: there is no choice that is true everywhere for a history.
     arrays = tuple([isinstance(p.type, Tensor) for p in step.params[at.carries]])
 
     def chosen(carry: Mask) -> Mask:
-        back = ad.transpose(step, linear, (*active, *ys), required, has_choice=(*carry, *by_choice))
+        arriving = classify_cotangents((*active, *ys), (*carry, *by_choice))
+        back = ad.transpose(step, linear, arriving, classify_cotangents(required))
         return and_masks(back.chosen[at.carries], arrays)
 
     marked = carry_fixpoint(chosen, and_masks(at.initial_choices(active), arrays))
-    back = ad.transpose(
-        step, linear, (*active, *ys), required,
-        has_choice=(*marked, *by_choice), force_choice=at.to_param_mask(marked, len(step.params)),
-    )  # fmt: skip
+    arriving = classify_cotangents((*active, *ys), (*marked, *by_choice))
+    leaving = classify_cotangents(required, at.to_param_mask(marked, len(step.params)))
+    back = ad.transpose(step, linear, arriving, leaving)
     others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
     return restrict_choices(back, (*others[0], *marked, *others[1]))
 

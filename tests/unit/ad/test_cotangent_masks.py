@@ -19,7 +19,7 @@ from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import Op
 from difflang.ir.tensor_types import C128, F64
-from difflang.ops.ad_interface import choice_type
+from difflang.ops.ad_interface import Cotangent, choice_type
 from support.op_calls import DIFFERENTIABLE, calls_of
 
 # Each is a body of `f(x: f64[3]) -> f64`, at a point with a 0 in it.
@@ -231,8 +231,8 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
         for place in [i for i, here in enumerate(call.wrt) if here and rules[min(i, len(rules) - 1)] is not None]:
             linear = tuple(i == place for i in range(len(call.arrays)))
             graph = call.graph()
-            arriving = (True,) * len(graph.results)
-            back = DerivativeCache().transpose(graph, linear, arriving, has_choice=arriving)
+            arriving = (Cotangent.PRESENT,) * len(graph.results)
+            back = DerivativeCache().transpose(graph, linear, (Cotangent.CHOSEN,) * len(graph.results))
             known = [x for x, here in zip(call.arrays, linear, strict=True) if not here]
             ys = evaluate(graph, *call.arrays)
             for share in (0.0, 0.5, 1.0):
@@ -241,7 +241,7 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
                     np.where(c, rng.normal(size=c.shape), 0.0).astype(y.dtype) for c, y in zip(choices, ys, strict=True)
                 ]
                 found = evaluate(back.graph, *known, *cts, *choices)
-                (plain,) = evaluate(DerivativeCache().transpose(graph, linear, arriving).cotangents, *known, *cts)
+                (plain,) = evaluate(DerivativeCache().transpose(graph, linear, arriving).without_choices, *known, *cts)
                 np.testing.assert_array_equal(found[0], plain)
                 assert back.chosen[place]
                 assert not np.any(found[0][~found[1]])

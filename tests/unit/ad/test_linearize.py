@@ -14,7 +14,7 @@ from difflang.base.source import Source, Span
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.op import JvpRule, OPS, Op, OperandRules
+from difflang.ir.op import OPS, JvpRule, Op, OperandRules
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.ad_interface import LinearizedGraph
 

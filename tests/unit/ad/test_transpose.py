@@ -13,13 +13,13 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import Op, OperandRules
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.ops.ad_interface import Mask, TransposedGraph
+from difflang.ops.ad_interface import Mask, TransposedGraph, classify_cotangents
 
 VECTOR = Tensor(F64, (3,))
 
 
 def transposed(graph: Graph, linear: Mask, present: Mask | None = None) -> TransposedGraph:
-    return DerivativeCache().transpose(graph, linear, (True,) * len(graph.results) if present is None else present)
+    return DerivativeCache().transpose(graph, linear, classify_cotangents(present or (True,) * len(graph.results)))
 
 
 def test_what_is_not_linear_is_computed_forwards() -> None:
@@ -44,7 +44,9 @@ def test_a_param_that_is_a_result_twice_gets_both_cotangents() -> None:
 
 def test_a_wanted_cotangent_is_zero_if_need_be() -> None:
     graph = build_region([FLOAT, VECTOR], lambda a, b: [a])
-    back = DerivativeCache().transpose(graph, (True, True), (True,), (False, True))
+    back = DerivativeCache().transpose(
+        graph, (True, True), classify_cotangents((True,)), classify_cotangents((False, True))
+    )
     assert back.active == (True, True)
     np.testing.assert_array_equal(evaluate(back.graph, np.float64(2.0))[1], np.zeros(3))
 
