@@ -1,7 +1,6 @@
 """The types that the rules of ops speak: arrays of NumPy, arrays of JAX, and the modules whose functions take them.
 
-`ir` and `ops` do not import JAX. A lowering rule gets the module `jax` (or a facade of it) as its first argument, and
-`Jax` says what it may expect there.
+`ir` and `ops` do not import JAX. A lowering rule gets it as its first argument, and `Jax` says what rules use of it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Pytree = TypeVar("Pytree")
 
 
 class JaxArray(Protocol):
-    """An array in a lowering: traced by JAX, or one of the facade's. NumPy's arrays conform too."""
+    """An array in a lowering, as a rule may use it. NumPy's arrays conform too, so a formula can serve both."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -82,7 +81,7 @@ ArrayT_co = TypeVar("ArrayT_co", bound=JaxArray, covariant=True)
 
 
 class NumpyModule(Protocol[ArrayT_co]):
-    """`numpy`, `jax.numpy` or a facade of that: the functions that formulas call give one array."""
+    """`numpy` or `jax.numpy`: all functions but those named here give one array."""
 
     def result_type(self, *of: Any) -> np.dtype[Any]: ...
 
@@ -94,7 +93,7 @@ NUMPY: NumpyModule[Array] = np  # pyright: ignore[reportAssignmentType]
 
 
 class JaxNumpyModule(NumpyModule[JaxArray], Protocol):
-    """`jax.numpy`, or a facade of it."""
+    """`jax.numpy`."""
 
     def finfo(self, dtype: NumpyDType, /) -> np.finfo[Any]: ...
     def moveaxis(self, x: JaxArray, source: int, to: int, /) -> TracedArray: ...
@@ -113,7 +112,7 @@ class LinalgModule(Protocol):
 
 
 class LaxModule(Protocol):
-    """`jax.lax`, or a facade of it: all other functions give one array."""
+    """`jax.lax`: all functions but those named here give one array."""
 
     # Enumerations, and records of dimension numbers.
     FftType: Any
@@ -147,7 +146,7 @@ class LaxModule(Protocol):
 
 
 class Jax(Protocol):
-    """The module `jax`, or the facade that emits StableHLO directly: the first argument of a lowering rule."""
+    """The module `jax`: the first argument of a lowering rule."""
 
     memory: Any  # memory spaces, by name
     experimental: Any
