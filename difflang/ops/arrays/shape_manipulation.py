@@ -265,7 +265,7 @@ def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps
     return pad.one(ct, zero, low=tuple(low), high=tuple(high), interior=tuple(step - 1 for step in steps))
 
 
-def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
+def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[int, int]] | None:
     """The only axis that a slice cuts and its bounds there, if the slice has no gaps."""
     starts, stops, steps = (eqn.attrs[name] for name in ("starts", "stops", "steps"))
     shape = tensor_type(eqn.operands[0]).shape
@@ -273,8 +273,9 @@ def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
     if len(cut) != 1 or any(step != 1 for step in steps):
         return None
     (axis,) = cut
-    known = isinstance(shape[axis], int) and isinstance(starts[axis], int) and isinstance(stops[axis], int)
-    return (axis, (starts[axis], stops[axis])) if known and starts[axis] < stops[axis] else None
+    start, stop = starts[axis], stops[axis]
+    known = isinstance(shape[axis], int) and isinstance(start, int) and isinstance(stop, int)
+    return (axis, (start, stop)) if known and start < stop else None
 
 
 slice_ = linear_op(
