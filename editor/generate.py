@@ -18,7 +18,7 @@ from pathlib import Path
 import difflang.driver.checked_program  # noqa: F401  every file of the elaborator registers its functions
 from difflang.base import package_data
 from difflang.base.source import Source
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.ir.tensor_types import DTYPES
