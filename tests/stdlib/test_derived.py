@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "stdlib").glob("*.dfl"), *(ROOT / "examples").rglob("*.dfl")])
 LONG = {
     "bayes": "chain", "bundle": "loss views", "char_transformer": "apply logits loss",
+    "hypergeometric": "hyp1f1 kummer kummer_far kummer_in_a kummer_in_b kummer_series kummer_sums",
     "math": "betainc", "minimize": "lbfgs lbfgs_from newton_cg newton_from",
     "ode": "dopri5 dopri5_adjoint dopri5_until drawn rosenbrock23", "pendulum": "fit loss",
     "physics": "swing", "quad": "gauss_kronrod_tail",
@@ -37,8 +38,8 @@ NOT_WRITTEN = {
 NOT_DRAWN = {
     "coo_of": "places in a matrix", "csr_dense": "rows in order", "csr_matmul": "rows in order",
     "csr_solve": "rows in order", "csr_times": "rows in order", "counted": "a function that is asked within a domain",
-    "dopri5_at": "times in order", "jumping": "its derivative is NaN", "linear_interp": "rising places",
-    "mixing": "a map of a factorization", "nearest": "rising places",
+    "dopri5_at": "times in order", "infinite": "its derivative is NaN", "jumping": "its derivative is NaN",
+    "linear_interp": "rising places", "mixing": "a map of a factorization", "nearest": "rising places",
 }  # fmt: skip
 NO_DERIVATIVE = ("DL0401", "DL0402")  # of integers, truth values and what is made of them
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import combinations_with_replacement
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -14,6 +17,15 @@ LINE = [-30.0, -3.1, -2.0, -1e-3, 1e-10, 0.3, 0.9, 1.1, 1.6, 2.9, 3.1, 5.0, 20.0
 CHOSEN = tuple((name, 50) for name in ("value", "in_m", "in_k", "in_m_k", "in_k_k"))
 SIZES = [1e-20, 1e-3, 0.3, 0.9, 1.0, 1.0001, 5.0, 1e8]
 WAVES = [1e-10, 0.5, 1.9, 2.1, 8.0, 11.0, 15.0, 29.0, 33.0, 55.5, 300.0, 1e6, 4e9, 1e12]
+
+
+def hypergeometric(args: str, first: float, second: float) -> tuple[tuple[str, float], ...]:
+    """The bounds of the page for value and first derivatives, and for second ones."""
+    orders = [by for n in (1, 2) for by in combinations_with_replacement(args, n)]
+    return (("value", first), *((f"in_{'_'.join(by)}", first if len(by) == 1 else second) for by in orders))
+
+
+ONE_SIGN, BOTH_SIGNS = hypergeometric("abx", 64, 500), hypergeometric("abx", 1e4, 1e6)
 
 
 def logaddexp(x: mp.mpf, y: mp.mpf) -> mp.mpf:
@@ -69,6 +81,11 @@ def owens_t(h: mp.mpf, a: mp.mpf) -> mp.mpf:
 def poch(a: mp.mpf, n: mp.mpf) -> mp.mpf:
     with mp.workdps(mp.mp.dps + 60):  # for what is lost near poles
         return mp.gammaprod([a + n], [a])
+
+
+def hyp1f1(a: mp.mpf, b: mp.mpf, x: mp.mpf) -> mp.mpf:
+    with mp.workdps(mp.mp.dps + 60):
+        return mp.hyp1f1(a, b, x)
 
 
 def boxcox(x: mp.mpf, power: mp.mpf) -> mp.mpf:
@@ -220,6 +237,20 @@ LAWS = {
         ],
     ),
     "poch, whole steps down": Law("poch(a, k)", "a k", poch, [[1e-3, 0.4, 1.5, 10.3], [-3.0, -20.0]]),
+    "hyp1f1": Law(
+        "hyp1f1(a, b, x)", "a b x", hyp1f1,
+        [[1e-10, 0.3, 0.5, 2.5], [3.2, 30.2], [-1e3, -62.3, -5.2, -1e-8, 2.3, 80.0]], bounds=ONE_SIGN,
+    ),
+    "hyp1f1, a tiny b": Law(
+        "hyp1f1(a, b, x)", "a b x", hyp1f1, [[0.3, 2.0], [1e-5], [1e-3, 60.0]], bounds=ONE_SIGN,
+    ),
+    "hyp1f1, negative parameters": Law(
+        "hyp1f1(a, b, x)", "a b x", hyp1f1, [[-3.5, -3.0, -0.4], [-1.5, 0.7, 45.3], [-2.4, 0.3, 8.0]],
+        bounds=BOTH_SIGNS,
+    ),
+    "hyp1f1, large parameters": Law(
+        "hyp1f1(a, b, x)", "a b x", hyp1f1, [[0.7, 300.0], [350.0, 1e5], [-120.0, -1.3, 40.0]], bounds=ONE_SIGN,
+    ),
     "soft_min": Law(
         "soft_min([x, y, inf], g)", "x y g", lambda x, y, g: -g * mp.log(mp.exp(-x / g) + mp.exp(-y / g)),
         [[-3.0, 0.0, 1.0, 60.0], [1.5, 7.0], [0.3, 1.0, 10.0]],
@@ -260,3 +291,20 @@ def test_a_rising_factorial_has_no_slope_at_its_poles_and_jumps() -> None:
     source = "float f64\nimport math (poch)\nfn in_k(a: f64, k: f64) -> f64 = (|t| poch(a, t))'(k)\n"
     module = difflang.loads(source)
     assert all(np.isnan(module.in_k(*at)) for at in ((2.0, -3.0), (-3.0, 2.0), (0.5, -1.5)))
+
+
+@cache
+def firsts(name: str, args: str) -> difflang.Module:
+    """The function by this name as `value`, and its first derivatives."""
+    params = ", ".join(f"{a}: f64" for a in args)
+    call = f"{name})({', '.join(args)})"
+    lines = [f"fn value({params}) -> f64 = ({call}", *(f"fn in_{a}({params}) -> f64 = grad[{a}]({call}" for a in args)]
+    return difflang.loads("\n".join(["float f64", f"import hypergeometric ({name})", *lines, ""]))
+
+
+@pytest.mark.nightly
+def test_where_hypergeometric_functions_are_nan_or_infinite_no_derivative_is_a_number() -> None:
+    kummer = firsts("hyp1f1", "abx")
+    found = [getattr(kummer, f"in_{v}")(*at) for v in "abx" for at in ((20.5, 1.0, -10.0), (1.0, -2.0, 1.0))]
+    found += [kummer.in_a(-1.0, -2.0, 3.0), kummer.in_a(-1.0, -1.0, 0.5), kummer.in_b(10.0, 1e-8, -200.0)]
+    assert not np.isfinite(found).any()

@@ -50,7 +50,7 @@ def program(law: Law, dtype: str) -> str:
     params = lambda kind: ", ".join(f"{a}: {kind}" for a in args)
     vector, passed = f"{dtype}[n]", ", ".join(args)
     lines = ["float f64"] if dtype == "f64" else []
-    for module in ("integrals", "math", "special", "stats"):
+    for module in ("hypergeometric", "integrals", "math", "special", "stats"):
         used = [name for name in exports(module) if re.search(rf"\b{name}\(", law.call)]
         lines += [f"import {module} ({', '.join(used)})"] if used else []
     at = ", ".join(f"{a}[i]" for a in args)

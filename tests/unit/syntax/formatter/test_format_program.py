@@ -166,7 +166,7 @@ def programs() -> list[object]:
 
 @pytest.mark.parametrize("text", programs())
 @pytest.mark.nightly_cases(
-    "stdlib/(integrals|stats|special|linalg|math|ode|minimize|optim|nn|signal|sparse|interp)[.]dfl"
+    "stdlib/(hypergeometric|integrals|stats|special|linalg|math|ode|minimize|optim|nn|signal|sparse|interp)[.]dfl"
 )
 def test_every_program_means_the_same_and_is_left_alone_the_second_time(text: str) -> None:
     if parse(Source("a.dfl", text)).diagnostics:
