@@ -28,7 +28,7 @@ COMPARED = {
         init_conv3d init_deconv1d init_deconv2d init_deconv3d init_dense init_depthwise2d init_embedding init_gru
         init_lstm init_norm init_rnn lecun_normal orthogonal""",
     "test_quad": "monte_carlo",
-    "test_special_law": """boxcox comb entr expi expn factorial fresnel hyp1f1 kl_div log_betainc log_betaincc
+    "test_special_law": """boxcox comb entr expi expn factorial fresnel hyp1f1 hyp2f1 kl_div log_betainc log_betaincc
         log_gammainc log_gammaincc multigammaln ndtri ndtri_exp owens_t poch rel_entr sici soft_min spence xlog1py""",
     "test_tails": """betainc_pair betaincinv gammainc_each gammainccinv gammaincinv log_cdf log_sf quantile_of sf""",
     "test_signal": "analytic",

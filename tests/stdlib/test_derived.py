@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "stdlib").glob("*.dfl"), *(ROOT / "examples").rglob("*.dfl")])
 LONG = {
     "bayes": "chain", "bundle": "loss views", "char_transformer": "apply logits loss",
-    "hypergeometric": "hyp1f1 kummer kummer_far kummer_in_a kummer_in_b kummer_series kummer_sums",
+    "hypergeometric": """gauss gauss_in_a gauss_in_a_c gauss_in_c gauss_rest gauss_series gauss_sums hyp1f1 hyp2f1
+        kummer kummer_far kummer_in_a kummer_in_b kummer_series kummer_sums""",
     "math": "betainc", "minimize": "lbfgs lbfgs_from newton_cg newton_from",
     "ode": "dopri5 dopri5_adjoint dopri5_until drawn rosenbrock23", "pendulum": "fit loss",
     "physics": "swing", "quad": "gauss_kronrod_tail",

@@ -87,6 +87,7 @@ SAME: dict[str, str | tuple[str, str]] = {
     "betaincinv": ("fill(6, 1.5), fill(6, 2.0), p / 4", "1.5, 2.0, p / 4"), "gammaincinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"), "gammainccinv": ("fill(6, 1.5), p / 4", "1.5, p / 4"),
     "polygamma": "2, p", "expn": "2, p", "expi": "ends", "sici": "abs(ends)", "fresnel": "ends", "spence": "inner", "owens_t": "left, right",
     "entr": "ends", "rel_entr": "left, right", "kl_div": "left, right", "xlog1py": "left, right", "boxcox": "left, right", "factorial": "ends", "comb": "upper, lower", "multigammaln": "p + 1, 3", "poch": "upper, lower",
+    "hyp2f1": ("f(p, p + 0.5, p + 1.5, fill(6, -4.0))", "f(p, p + 0.5, p + 1.5, -4.0)"),
     "hyp1f1": ("f(upper, lower, fill(121, 0.7))", "f(upper, lower, 0.7)"),
     **dict.fromkeys(("hermite", "laguerre", "legendre"), ("3, v", "f(3)(v)")),
     "median": "v", "quantile": "v, 0.3", "kurtosis": "v", "histogram": ("v, -3.0, 2.5, 4", "f(v, 4, (-3.0, 2.5))[0]"),

@@ -26,6 +26,7 @@ def hypergeometric(args: str, first: float, second: float) -> tuple[tuple[str, f
 
 
 ONE_SIGN, BOTH_SIGNS = hypergeometric("abx", 64, 500), hypergeometric("abx", 1e4, 1e6)
+GAUSS, GAUSS_BOTH_SIGNS = hypergeometric("abcx", 100, 2000), hypergeometric("abcx", 1e4, 1e6)
 
 
 def logaddexp(x: mp.mpf, y: mp.mpf) -> mp.mpf:
@@ -86,6 +87,11 @@ def poch(a: mp.mpf, n: mp.mpf) -> mp.mpf:
 def hyp1f1(a: mp.mpf, b: mp.mpf, x: mp.mpf) -> mp.mpf:
     with mp.workdps(mp.mp.dps + 60):
         return mp.hyp1f1(a, b, x)
+
+
+def hyp2f1(a: mp.mpf, b: mp.mpf, c: mp.mpf, x: mp.mpf) -> mp.mpf:
+    with mp.workdps(mp.mp.dps + 60):
+        return mp.hyp2f1(a, b, c, x)
 
 
 def boxcox(x: mp.mpf, power: mp.mpf) -> mp.mpf:
@@ -251,6 +257,26 @@ LAWS = {
     "hyp1f1, large parameters": Law(
         "hyp1f1(a, b, x)", "a b x", hyp1f1, [[0.7, 300.0], [350.0, 1e5], [-120.0, -1.3, 40.0]], bounds=ONE_SIGN,
     ),
+    "hyp2f1": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1,
+        [[0.3, 2.5], [0.2, 2.2], [2.6, 20.3], [-30.0, -0.4, 0.3, 0.99999]], bounds=GAUSS,
+    ),
+    "hyp2f1, a small c": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[0.3, 2.5], [1e-3, 7.4], [0.6], [0.3, 0.95, 0.999]], bounds=GAUSS,
+    ),
+    "hyp2f1, a large c": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[0.3, 2.0], [1.0], [60.0, 300.0], [-0.8, 0.75, 0.999999]],
+        bounds=GAUSS,
+    ),
+    "hyp2f1, negative parameters": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[-1.5, -0.4], [0.7, 2.5], [-1.3, 1.5], [-0.3, 0.6, 0.97]],
+        bounds=GAUSS_BOTH_SIGNS,
+    ),
+    "hyp2f1, polynomials": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[-3.0, -1.0], [0.5, 12.0], [2.5], [-20.0, 0.7, 0.9999]],
+        bounds=GAUSS_BOTH_SIGNS,
+    ),
+    "hyp2f1, at 1": Law("hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[0.3, 1.0], [0.7], [8.2], [1.0]], bounds=GAUSS),
     "soft_min": Law(
         "soft_min([x, y, inf], g)", "x y g", lambda x, y, g: -g * mp.log(mp.exp(-x / g) + mp.exp(-y / g)),
         [[-3.0, 0.0, 1.0, 60.0], [1.5, 7.0], [0.3, 1.0, 10.0]],
@@ -304,7 +330,24 @@ def firsts(name: str, args: str) -> difflang.Module:
 
 @pytest.mark.nightly
 def test_where_hypergeometric_functions_are_nan_or_infinite_no_derivative_is_a_number() -> None:
-    kummer = firsts("hyp1f1", "abx")
+    kummer, gauss = firsts("hyp1f1", "abx"), firsts("hyp2f1", "abcx")
     found = [getattr(kummer, f"in_{v}")(*at) for v in "abx" for at in ((20.5, 1.0, -10.0), (1.0, -2.0, 1.0))]
     found += [kummer.in_a(-1.0, -2.0, 3.0), kummer.in_a(-1.0, -1.0, 0.5), kummer.in_b(10.0, 1e-8, -200.0)]
+    outside = ((1.0, 2.0, 3.0, 1.5), (1.0, 2.0, 3.0, 1.0), (1.0, 2.0, -3.0, 0.5), (9.5, 40.5, 0.3, -0.6))
+    found += [getattr(gauss, f"in_{v}")(*at) for v in "abcx" for at in outside]
+    found += [gauss.in_b(7.0, -2.0, -0.5, 1.0), gauss.in_a(0.0, 3.0, 1.0, 1.0), gauss.in_b(2.5, -2.0, -2.0, -0.2)]
     assert not np.isfinite(found).any()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("a", "b", "c", "x"), [
+    (1.0, 2.0, 300.0, 0.75), (1.0, 1.0, 50.0, 0.9), (0.05, 0.1, 34.0, 0.999999), (38.35, 0.0223, 38.38, -37.7),
+    (1.0, 1.0, 4.0, 1.0), (-1.0, 12.0, 1.0, 0.9999), (30.0, -2.0, 1e-6, 0.9), (7.0, -2.0, 2.5, 1 - 1e-12),
+    (0.5, 0.5, 1.0, 1 - 1e-9), (50.5, 51.0, 1.5, 0.99), (1.0, 1.0, 2.0, -1e12), (-0.5, 1.0, 1.0, 0.99),
+])  # fmt: skip
+def test_gauss_s_function_where_sums_are_long_or_end(a: float, b: float, c: float, x: float) -> None:
+    module = firsts("hyp2f1", "abcx")
+    with mp.workdps(30):
+        value, in_x = mp.hyp2f1(a, b, c, x), a * b / c * mp.hyp2f1(a + 1, b + 1, c + 1, x)
+    assert float(module.value(a, b, c, x)) == pytest.approx(float(value), rel=1e-12, abs=0)
+    assert float(module.in_x(a, b, c, x)) == pytest.approx(float(in_x), rel=1e-12, abs=0)
