@@ -261,7 +261,7 @@ class HostChecker(HostWalk):
             self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
             yield self.do_block(e.body)
 
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue:
+    def gathered(self, e: tree.Loop, items: list[HostValue], over: HostIterable | None) -> HostValue:
         if not items:
             raise AlreadyReported  # the yielded value had an error
         type = common_item_type([erase_texts(item.type) for item in items], e.span)
@@ -350,7 +350,7 @@ class HostChecker(HostWalk):
         return HostValue(type, None)
 
 
-def yields_every_step(loop: tree.For | tree.While) -> bool:
+def yields_every_step(loop: tree.Loop) -> bool:
     """Whether a loop yields exactly one value in every step."""
     yields = [s for s in loop.body.stmts if isinstance(s, tree.Yield)]
     rest = [s for s in loop.body.stmts if not isinstance(s, tree.Yield)]

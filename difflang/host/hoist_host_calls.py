@@ -13,8 +13,7 @@ from difflang.syntax.tree_queries import all_nodes, child_fields, child_nodes, m
 
 # Nodes whose inside is compiled with names of its own: a host call cannot be hoisted out of them.
 BINDING_NODES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)
-ControlNode = tree.If | tree.Match | tree.Block | tree.For | tree.While
-CONTROL_NODES = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
+ControlNode = tree.If | tree.Match | tree.Block | tree.Loop
 
 
 class HoistedExpr(Struct, frozen=True, eq=False):
@@ -68,7 +67,7 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
             acting.add(node)
     if e not in acting:
         return None
-    whole = {n for n in acting if names.is_host(n) or isinstance(n, CONTROL_NODES) or short_circuits(n, acting)}
+    whole = {n for n in acting if names.is_host(n) or isinstance(n, ControlNode) or short_circuits(n, acting)}
     if e in whole:
         return HoistedExpr(None)
     named: dict[tree.Node, tree.Node] = {}
@@ -105,7 +104,7 @@ def reads_variable(node: tree.Node, names: HostNames) -> bool:
     """Whether a node without host calls is a variable, or reads one where the read cannot be hoisted on its own."""
     if isinstance(node, tree.Name):
         return names.varies(node.id)
-    closed = isinstance(node, (*BINDING_NODES, *CONTROL_NODES)) and not isinstance(node, tree.Comprehension)
+    closed = isinstance(node, (*BINDING_NODES, ControlNode)) and not isinstance(node, tree.Comprehension)
     over = isinstance(node, tree.Call) and any(isinstance(arg.value, tree.Comprehension) for arg in node.args)
     return (closed or over) and any(map(names.varies, mentioned_names(node)))
 

@@ -227,12 +227,12 @@ class HostRunner(HostWalk):
                 if not (yield self.step(e)):
                     break
 
-    def check_step_limit(self, steps: int, e: tree.For | tree.While) -> None:
+    def check_step_limit(self, steps: int, e: tree.Loop) -> None:
         """Errors: DL0909 if a loop has used up its steps."""
         if self.session.most_steps and steps >= self.session.most_steps:
             raise step_limit_error(e.span, self.session.most_steps)
 
-    def step(self, e: tree.For | tree.While) -> Walk[bool]:
+    def step(self, e: tree.Loop) -> Walk[bool]:
         """Run one step of a loop; whether the loop continues."""
         try:
             yield self.do_block(e.body)
@@ -242,7 +242,7 @@ class HostRunner(HostWalk):
             return isinstance(left.stmt, tree.Continue)
         return True
 
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue:
+    def gathered(self, e: tree.Loop, items: list[HostValue], over: HostIterable | None) -> HostValue:
         if items:
             held = common_item_type([item.type for item in items], e.body.span)
             rows = [self.held(e.body, item, held) for item in items]

@@ -21,7 +21,7 @@ from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame, host_call_error, match_arguments, single_argument
 from difflang.host.expected_type import ExpectedType
-from difflang.host.hoist_host_calls import CONTROL_NODES, ControlNode, HoistedExpr, hoist_host_calls
+from difflang.host.hoist_host_calls import ControlNode, HoistedExpr, hoist_host_calls
 from difflang.host.loop_iterables import HostIterable, loop_iterable
 from difflang.host.values import HostValue
 from difflang.ir.symbolic_dims import Poly
@@ -79,7 +79,7 @@ class HostWalk(HostBindings):
     def go_through(self, e: tree.For, over: HostIterable, shown: bool) -> Walk[None]: ...
 
     @abstractmethod
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue: ...
+    def gathered(self, e: tree.Loop, items: list[HostValue], over: HostIterable | None) -> HostValue: ...
 
     @abstractmethod
     def asserted(self, e: tree.Assert) -> Walk[None]: ...
@@ -136,7 +136,7 @@ class HostWalk(HostBindings):
         # Nothing is differentiated between host statements: a checkpoint is a plain block.
         if isinstance(e, tree.Checkpoint):
             e = e.body
-        if isinstance(e, CONTROL_NODES):
+        if isinstance(e, ControlNode):
             return (yield self.control(e, expected))
         # Only calls have effects; any other unused value is a mistake.
         if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
@@ -203,7 +203,7 @@ class HostWalk(HostBindings):
             case _:
                 return (yield self.loop(e))
 
-    def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
+    def loop(self, e: tree.Loop) -> Walk[HostValue]:
         """Run a loop; the array of the values that it yields, if it yields any."""
         apply_decorators(self.current_context(), e.attributes, e.span, loop=True)
         warn_unused_checkpoint(self.current_context(), e.attributes, "this loop runs on the host and is not compiled")
@@ -295,7 +295,7 @@ class HostWalk(HostBindings):
     def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]:
         """The value of an expression, with an expected type if given. Errors: DifflangError, AlreadyReported."""
         work = self.work(e)
-        if isinstance(e, (tree.For, tree.While)) or (work is not None and work.compiled is None):
+        if isinstance(e, tree.Loop) or (work is not None and work.compiled is None):
             return (yield self.own_value(e, expected))
         if work is None:
             return self.compiled_value(e, expected)

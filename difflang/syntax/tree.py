@@ -225,6 +225,9 @@ class While(Node, frozen=True):
     attributes: tuple[Attribute, ...]
 
 
+Loop = For | While
+
+
 class Foreign(Node, frozen=True):
     """The body of an `extern fn`, which Python supplies."""
 
@@ -462,7 +465,7 @@ class AnyShape(Node, frozen=True):
 Expr = (
     Name | Int | Float | Imaginary | Bool | Str | Unary | Binary | Compare | Range | Slice | Dots | Call | Pipe
     | Index | Member | Prime | With | TupleExpr | ArrayExpr | ArrayComprehension | Block | If | Match
-    | Checkpoint | WithKey | Lambda | For | While | Foreign
+    | Checkpoint | WithKey | Lambda | Loop | Foreign
 )  # fmt: skip
 ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern

@@ -99,7 +99,7 @@ def assigned_names(node: tree.Node) -> tuple[str, ...]:
     return _assigned_cache[node]
 
 
-_NESTING = (tree.Block, tree.If, tree.Match, tree.For, tree.While)
+_NESTING = (tree.Block, tree.If, tree.Match, tree.Loop)
 _assigned_cache: dict[tree.Node, tuple[str, ...]] = {}
 
 
@@ -162,6 +162,6 @@ def find_node(node: tree.Node, kinds: tuple[type[tree.Node], ...]) -> tree.Node 
         part = todo.pop()
         if isinstance(part, kinds):
             return part
-        if not isinstance(part, (tree.Fn, tree.Lambda, tree.For, tree.While)):
+        if not isinstance(part, (tree.Fn, tree.Lambda, tree.Loop)):
             todo += reversed(child_nodes(part))
     return None

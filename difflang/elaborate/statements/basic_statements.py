@@ -103,7 +103,7 @@ def poison_names(cx: ElabContext, stmt: tree.Node) -> None:
 
 
 def elaborate_statement(cx: ElabContext, stmt: tree.Node, *, last: bool) -> Walk[Term]:
-    if isinstance(stmt, (tree.For, tree.While)):
+    if isinstance(stmt, tree.Loop):
         alone = desugar_loop(stmt)
         return (yield loop_expression(cx, stmt)) if alone is None else (yield elaborate(cx, alone))
     value = yield elaborate(cx, stmt)
@@ -121,7 +121,7 @@ def elaborate_statement(cx: ElabContext, stmt: tree.Node, *, last: bool) -> Walk
 
 @elaborates(tree.Let, tree.Var)
 def let_statement(cx: ElabContext, e: tree.Let | tree.Var) -> Walk[Term]:
-    if isinstance(e.value, (tree.For, tree.While)):
+    if isinstance(e.value, tree.Loop):
         value = yield loop_expression(cx, e.value)
     else:
         value = yield elaborate(cx, e.value)

@@ -88,7 +88,7 @@ def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ..
 
 def contains_loop(node: tree.Node) -> bool:
     """Whether a node contains a loop, also in nested functions."""
-    return isinstance(node, (tree.For, tree.While)) or any(map(contains_loop, child_nodes(node)))
+    return isinstance(node, tree.Loop) or any(map(contains_loop, child_nodes(node)))
 
 
 def apply_memory_limit(cx: ElabContext, attributes: tuple[tree.Attribute, ...]) -> None:

@@ -19,7 +19,6 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.statements.jump_analysis import (
     JUMPS,
-    LOOPS,
     Statements,
     case_bindings,
     continuing_branch,
@@ -70,7 +69,7 @@ def desugar_function(body: tree.Expr) -> tree.Expr:
 
 
 @lru_cache(maxsize=4096)
-def desugar_loop(loop: tree.For | tree.While) -> tree.Block | None:
+def desugar_loop(loop: tree.Loop) -> tree.Block | None:
     """A loop inside an expression with its jumps desugared; None if it has no jump, or a `return` leaves it."""
     if not jumps_inside(loop):
         return None
@@ -253,7 +252,7 @@ class JumpDesugarer:
         if isinstance(stmt, (tree.Let, tree.Var)):
             *before, value = yield self.desugar_nested_loops(stmt.value)
             return (*before, replace(stmt, value=value))
-        if isinstance(stmt, (tree.For, tree.While)):
+        if isinstance(stmt, tree.Loop):
             return (yield self.flag_loop(stmt, JumpFlags()))
         if isinstance(stmt, (tree.If, tree.Match, tree.Block)):
             return (yield self.flag_compound(stmt, JumpFlags()))
@@ -283,7 +282,7 @@ class JumpDesugarer:
     def flag_compound(self, stmt: tree.Stmt, flags: JumpFlags) -> Walk[Statements]:
         """Desugar a compound statement that a jump may leave. Errors: DL0509 for a jump inside an expression."""
         self.refuse_within(header_expression(stmt))
-        if isinstance(stmt, LOOPS):
+        if isinstance(stmt, tree.Loop):
             return (yield self.flag_loop(stmt, flags))
         if isinstance(stmt, tree.Block):
             return (replace(stmt, stmts=(yield self.flag_statements(stmt.stmts, flags))),)
@@ -307,7 +306,7 @@ class JumpDesugarer:
         if e is not None and self.jumps.get(e):
             raise misplaced_jump(next(n for n in all_nodes(e) if isinstance(n, JUMPS)))
 
-    def flag_loop(self, stmt: tree.For | tree.While, outer_flags: JumpFlags) -> Walk[Statements]:
+    def flag_loop(self, stmt: tree.Loop, outer_flags: JumpFlags) -> Walk[Statements]:
         """A loop with its flags declared before it and, after it, a `return` passed on to the outer loop."""
         inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
         if not inside:

@@ -10,14 +10,13 @@ from difflang.syntax.tree_queries import all_nodes, child_nodes, mentioned_names
 
 Statements = tuple[tree.Stmt, ...]
 JUMPS = (tree.Break, tree.Continue, tree.Return)
-LOOPS = (tree.For, tree.While)
-LoopT = TypeVar("LoopT", bound=tree.For | tree.While)
+LoopT = TypeVar("LoopT", bound=tree.Loop)
 
 
 _jumping: dict[tree.Node, bool] = {}
 
 
-def jumps_inside(loop: tree.For | tree.While) -> bool:
+def jumps_inside(loop: tree.Loop) -> bool:
     """Whether a loop contains a jump, apart from nested functions."""
     # Cached for all loops inside at once: asking for each of them alone would be quadratic in the nesting.
     if loop not in _jumping:
@@ -31,7 +30,7 @@ def jumps_inside(loop: tree.For | tree.While) -> bool:
             if isinstance(node, JUMPS) or any(c in found for c in child_nodes(node)):
                 found.add(node)
         for node in order:
-            if isinstance(node, LOOPS):
+            if isinstance(node, tree.Loop):
                 _jumping.setdefault(node, node in found)
     return _jumping[loop]
 
@@ -60,7 +59,7 @@ def jumps_leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
         elif not isinstance(node, (tree.Fn, tree.Lambda)):
             inner = set[type[tree.Node]]()
             for child in child_nodes(node):
-                ended = isinstance(node, LOOPS) and child is node.body
+                ended = isinstance(node, tree.Loop) and child is node.body
                 inner |= found.get(child, set()) - ({tree.Break, tree.Continue} if ended else set())
             if inner:
                 found[node] = inner

@@ -58,11 +58,11 @@ FOREVER = -1  # the limit of a loop that ends only by its condition
 
 
 @elaborates(tree.For, tree.While, ForUntil)
-def loop_statement(cx: ElabContext, e: tree.For | tree.While) -> Walk[Term]:
+def loop_statement(cx: ElabContext, e: tree.Loop) -> Walk[Term]:
     return loop_expression(cx, e)
 
 
-def loop_expression(cx: ElabContext, e: tree.For | tree.While) -> Walk[Term]:
+def loop_expression(cx: ElabContext, e: tree.Loop) -> Walk[Term]:
     """Elaborate a loop; its value is what it yields, stacked."""
     apply_decorators(cx, e.attributes, e.span, loop=True)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
@@ -82,7 +82,7 @@ class LoopBody(Struct, frozen=True):
 
 def elaborate_body(
     cx: ElabContext,
-    e: tree.For | tree.While,
+    e: tree.Loop,
     variables: list[LocalBinding],
     items: list[Value],
     bind: Callable[[Array, list[Value]], None],
@@ -280,7 +280,7 @@ def enforce_step_limit(cx: ElabContext, go: Value, index: Value, span: Span) -> 
 
 def emit_loop(
     cx: ElabContext,
-    e: tree.For | tree.While,
+    e: tree.Loop,
     over: LoopIterable,
     variables: list[LocalBinding],
     consts: list[Value],

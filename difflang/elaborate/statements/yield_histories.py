@@ -58,7 +58,7 @@ def history_terms(type: LangType, values: Iterator[Value], steps: YieldSteps, *,
 # ---- Loops of run-time length
 
 
-def limit_to_capacity(cx: ElabContext, e: tree.For | tree.While, over: LoopIterable) -> LoopIterable:
+def limit_to_capacity(cx: ElabContext, e: tree.Loop, over: LoopIterable) -> LoopIterable:
     """The iterable of a loop of run-time length that yields, limited to the capacity for its items."""
     # The capacity is a size that the host sets before lowering, and enlarges when the check below fails.
     most = Array(cx.emit("const", e.span, value=ITEM_CAPACITY, type=INDEX_TYPE))
