@@ -11,6 +11,7 @@ from typing import Any
 
 from difflang.base.diagnostics import printable
 from difflang.base.source import Source
+from difflang.base.source_files import os_error_reason
 from difflang.tools.viz.diagram import Diagram, DiagramBox
 from difflang.types.type_errors import make_error
 
@@ -25,9 +26,14 @@ def svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
     if program is None:
         way = "`pip install 'difflang[pictures]'`, or use `--format dot` or `mermaid`, which other tools draw"
         raise make_error("DL0709", "this picture requires Graphviz, which is not installed", help=way)
-    done = subprocess.run(
-        [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, check=True, encoding="utf-8"
-    )
+    try:
+        done = subprocess.run(
+            [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, check=True, encoding="utf-8"
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else os_error_reason(error)
+        way = "use `--format dot` or `mermaid`, which other tools draw"
+        raise make_error("DL0709", f"`{program}` did not draw this picture: {said.strip()}", help=way) from None
     # From the element on: HTML takes no XML declaration, and a reader of SVG needs none.
     return done.stdout[done.stdout.index("<svg") :]
 

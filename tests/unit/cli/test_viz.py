@@ -132,6 +132,15 @@ def test_without_graphviz(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert viz(f"{file}:loss", "--format", "dot").exit_code == 0
 
 
+def test_graphviz_that_fails(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "dot"
+    broken.write_text("#!/bin/sh\necho out of colours >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: str(broken))
+    result = viz(f"{file}:loss")
+    assert result.exit_code == 1 and "DL0709" in result.stderr and "out of colours" in result.stderr
+
+
 @pytest.mark.parametrize("form", ["svg", "html"])
 def test_control_characters_are_shown_as_such(form: str, tmp_path: Path) -> None:
     path = tmp_path / "odd.dfl"
