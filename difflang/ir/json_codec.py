@@ -52,6 +52,7 @@ RENAMED_OPS = {
     "again": "self_call",
     "exchange": "swap_item",
     "given": "opaque_call",
+    "reduce_top": "reduce_max",
     "ruled": "custom_derivative",
     "say": "print",
     "solved": "custom_linear_solve",

@@ -299,7 +299,6 @@ def reduce_sum(writer: Unparser, eqn: Eqn) -> list[Fragment]:
 
 for _name in ("prod", "max", "min", "all", "any"):
     unparse_rule(f"reduce_{_name}")(lambda writer, eqn, name=_name: call_with_axes(writer, eqn, name))
-unparse_rule("reduce_top")(lambda writer, eqn: call_with_axes(writer, eqn, "max"))
 unparse_rule("reduce_norm")(lambda writer, eqn: call_with_axes(writer, eqn, "norm"))
 
 

@@ -180,7 +180,7 @@ def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
         require_axis(cx, took, x)
     axes = axes_argument(cx, took, x, args)
     # The result does not depend on `top`, so differentiating through it would only add cancelling terms.
-    top = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_top", x, axes, span).value))
+    top = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_max", x, axes, span).value))
     tops = broadcast_back(cx, top, x, axes, span)
     powers = as_array(cx, elementwise(cx, "exp_sub", span, (x, tops)), span)
     if name == "softmax":

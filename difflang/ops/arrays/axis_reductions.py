@@ -284,15 +284,6 @@ reduce_max = reduce_extremum_op(
     """Greatest over axes; -Inf or the least integer over nothing; NaN if any is. Units: u -> u.
     Kinks: k ties share the derivative, 1/k each.""",
 )
-reduce_top = reduce_extremum_op(
-    "reduce_top",
-    lt,
-    np.max,
-    dtype_minimum,
-    reduce_max.lower,
-    """Greatest over axes, as what a sum of exponentials is measured from: any number or NaN if there is a NaN, which
-    makes the sum NaN in any case. Units: u -> u. Kinks: k ties share the derivative, 1/k each.""",
-)
 reduce_min = reduce_extremum_op(
     "reduce_min",
     gt,

@@ -347,7 +347,7 @@ AFFINE_INDEX_RULES = (
         ),
     ),
     GuardedRule(
-        ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
         fold_constant_reduction,
         (
             on_bools(lambda p: apply_op("reduce_any", const_like(p, True), axes=(0,))),

@@ -231,7 +231,7 @@ VALUE_PROPERTY_RULES = (
         operand_guard=(1, "iota"),
     ),
     GuardedRule(
-        ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
+        ("reduce_any", "reduce_all", "reduce_max", "reduce_min"),
         reduce_before_broadcast,
         (
             on_ints(lambda x: apply_op("reduce_max", sample_broadcast(x, 1), axes=(0, 1))),
