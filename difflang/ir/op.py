@@ -234,8 +234,8 @@ Trait = Literal[
     "cheap",  # less work than writing its result to memory and reading it back
     "view",  # of an argument it takes no time and no memory
     "correctly rounded",  # a result computed beforehand is that of every engine
-    "nonnegative",  # never below 0, nor -0.0; it may be NaN
-    "keeps sign",  # nonnegative if all its operands are
+    "nonnegative",  # never below 0, nor -0.0 (it may be NaN)
+    "keeps sign",  # nonnegative, or NaN, if all its operands are and none is empty
     "not holomorphic",  # linear over the reals only: it has no complex derivative
     "fusion barrier",  # XLA never fuses across it
     "accepts fill",  # its lowering accepts a number in place of an array filled with it

@@ -128,7 +128,7 @@ max_ = binary_op(
     lower=lambda jax, x, y: jax.lax.max(x, y),
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
-    traits=("cheap", "correctly rounded", "accepts fill"),
+    traits=("cheap", "accepts fill"),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 min_ = binary_op(
@@ -138,7 +138,7 @@ min_ = binary_op(
     lower=lambda jax, x, y: jax.lax.min(x, y),
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
-    traits=("cheap", "correctly rounded", "accepts fill"),
+    traits=("cheap", "accepts fill"),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 

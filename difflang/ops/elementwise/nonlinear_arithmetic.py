@@ -149,12 +149,12 @@ rem = binary_op(
 
 sign = piecewise_constant_op(
     "sign",
-    reference=np.sign,
+    reference=lambda x: np.copysign(np.sign(x), x) if x.dtype.kind == "f" else np.sign(x),
     lower=lambda jax, x: jax.lax.sign(x),
     accepts=REALS,
     why="comparison",
     traits=("correctly rounded",),
-    doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
+    doc="""-1, 0 of the same sign, or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
 )
 absolute = unary_op(
     "abs",
