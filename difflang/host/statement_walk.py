@@ -210,8 +210,8 @@ class HostWalk(HostBindings):
         frame, items = self.frames[-1], list[HostValue]()
         yields = find_node(e.body, (tree.Yield,)) is not None
         over: HostIterable | None = None
-        shown = isinstance(e, tree.For) and self.host_callee(e.iterable) is HOST_BUILTINS["progress"]
-        if isinstance(e, tree.For):
+        shown = not isinstance(e, tree.While) and self.host_callee(e.iterable) is HOST_BUILTINS["progress"]
+        if not isinstance(e, tree.While):
             usage = "usage of `progress`: `progress(0..n)`"
             over = yield self.over(single_argument(e.iterable, usage) if shown else e.iterable)
         frame.loops.append(items if yields else None)
@@ -219,7 +219,8 @@ class HostWalk(HostBindings):
             with self.nested(e.span):
                 if isinstance(e, tree.While):
                     yield self.repeat(e)
-                elif over is not None:
+                else:
+                    assert over is not None
                     yield self.go_through(e, over, shown)
         finally:
             frame.loops.pop()
