@@ -26,7 +26,7 @@ from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
-from difflang.lower.exact_arithmetic import ExactArithmetic
+from difflang.lower.reassociation_barriers import ReassociationBarriers
 from difflang.lower.source_locations import SourceFrames, with_eqn_span
 from difflang.passes.dce import dce
 from difflang.passes.measured_rewrites import LEFT_OUT
@@ -74,10 +74,10 @@ class Lowering:
     """Lowers one program. `platform` decides where it is cut; shared functions are traced once."""
 
     __slots__ = (
+        "barriers",
         "batch_size",
         "census",
         "chains",
-        "exact",
         "frames",
         "functions",
         "in_loop",
@@ -96,7 +96,7 @@ class Lowering:
         self.on_print = says
         self.frames = SourceFrames()
         self.chains = ChainSplitter()
-        self.exact = ExactArithmetic()
+        self.barriers = ReassociationBarriers()
         self.functions: dict[Graph, Callable[..., Any]] = {}
         self.keys = StructuralKeys()
         self.segment_functions: dict[int, Callable[..., Any]] = {}
@@ -183,7 +183,7 @@ class Lowering:
             if isinstance(step, OutlinedSegment):
                 self.lower_segment(step, env)
                 continue
-            arrays = self.exact.hold(self.jax, step, self.operands(step, env))
+            arrays = self.barriers.hold(self.jax, step, self.operands(step, env))
             deferred = defer_result(step, arrays)
             if deferred is not None:
                 env[step.results[0]] = deferred

@@ -20,7 +20,7 @@ from difflang.ops.elementwise.nonlinear_arithmetic import absolute, integer_pow
 Array = Any
 
 
-class ExactArithmetic:
+class ReassociationBarriers:
     """The facts that decide, of the values lowered so far: their last constant factors, and which are quotients."""
 
     def __init__(self) -> None:
