@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -48,7 +48,6 @@ from difflang.types.language_types import (
     map_tensors,
     tangent_type,
 )
-from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
@@ -76,12 +75,6 @@ class TypedArguments(Struct, frozen=True, eq=False):
     order: tuple[int, ...]
     arguments: tuple[CallArgument, ...]
     keys: tuple[int, ...]  # the positions of random keys among the leaves
-
-
-class TopLevelValues(Protocol):
-    """Top-level values that functions read."""
-
-    def leaves(self, name: GlobalName) -> tuple[Any, ...]: ...
 
 
 class LoadedProgram:

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from difflang.ir.symbolic_dims import Dim
 
-DTypeKind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DType:

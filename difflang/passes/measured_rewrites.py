@@ -65,11 +65,15 @@ LEFT_OUT: set[str] = set()
 
 @contextmanager
 def leave_out(*names: str) -> Generator[None]:
-    """A scope in which programs are compiled without some of `REWRITES`. Errors: ValueError for another name."""
+    """A scope in which programs are compiled without some of `REWRITES`; what is compiled already stays as it is.
+
+    Errors: ValueError for another name.
+    """
     if unknown := set(names) - {r.name for r in REWRITES}:
         raise ValueError(f"there are no rewrites {', '.join(sorted(unknown))}")
-    LEFT_OUT.update(names)
+    added = set(names) - LEFT_OUT
+    LEFT_OUT.update(added)
     try:
         yield
     finally:
-        LEFT_OUT.difference_update(names)
+        LEFT_OUT.difference_update(added)

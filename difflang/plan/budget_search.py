@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_LENGTH = 4096  # assumed steps of a loop of unknown length
 MAX_TRIES = 12  # integer programs, since policies may take more memory together than one by one
-MAX_LINES = 3  # source lines that an error shows
 # Tried in order, until one has a plan within the budget.
 SEGMENTATIONS = (
     Segmentation(),

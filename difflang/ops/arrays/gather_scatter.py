@@ -32,7 +32,6 @@ from difflang.ops.op_factories import (
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
 Operand = Value | UndefinedPrimal
-LaneMask = tuple[bool, ...]
 INDEX_DTYPES = (I32, I64)
 
 
