@@ -46,7 +46,7 @@ NIGHTLY = {
 }  # fmt: skip
 # Each has a comment that says why the function by itself does not determine the derivative.
 UNCHECKED = {
-    "mixing", "known_zero", "angle_quantile", "infinite", "jumping", "kummer", "kummer_in_a", "kummer_in_b", "turned_ratio",
+    "mixing", "known_zero", "angle_quantile", "infinite", "unmoved", "jumping", "kummer", "kummer_in_a", "kummer_in_b", "turned_ratio",
     "log_far", "gauss", "gauss_in_a", "gauss_in_c",
 }  # fmt: skip
 

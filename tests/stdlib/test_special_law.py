@@ -320,12 +320,14 @@ def test_a_rising_factorial_has_no_slope_at_its_poles_and_jumps() -> None:
 
 
 @cache
-def firsts(name: str, args: str) -> difflang.Module:
+def firsts(name: str, args: str, dtype: str = "f64") -> difflang.Module:
     """The function by this name as `value`, and its first derivatives."""
-    params = ", ".join(f"{a}: f64" for a in args)
+    params = ", ".join(f"{a}: {dtype}" for a in args)
     call = f"{name})({', '.join(args)})"
-    lines = [f"fn value({params}) -> f64 = ({call}", *(f"fn in_{a}({params}) -> f64 = grad[{a}]({call}" for a in args)]
-    return difflang.loads("\n".join(["float f64", f"import hypergeometric ({name})", *lines, ""]))
+    lines = ["float f64"] if dtype == "f64" else []
+    lines += [f"import hypergeometric ({name})", f"fn value({params}) -> {dtype} = ({call}"]
+    lines += [f"fn in_{a}({params}) -> {dtype} = grad[{a}]({call}" for a in args]
+    return difflang.loads("\n".join([*lines, ""]))
 
 
 @pytest.mark.nightly
@@ -351,3 +353,47 @@ def test_gauss_s_function_where_sums_are_long_or_end(a: float, b: float, c: floa
         value, in_x = mp.hyp2f1(a, b, c, x), a * b / c * mp.hyp2f1(a + 1, b + 1, c + 1, x)
     assert float(module.value(a, b, c, x)) == pytest.approx(float(value), rel=1e-12, abs=0)
     assert float(module.in_x(a, b, c, x)) == pytest.approx(float(in_x), rel=1e-12, abs=0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "dtype", "at", "value"), [
+    ("hyp1f1", "f32", (40.0, 48.0, -88.5), 1.375381e-24),
+    ("hyp1f1", "f64", (500.0, 503.0, -760.0), 7.0899598e-303),
+    ("hyp2f1", "f32", (38.5, 2.5, 35.0, -9.0), 2.524390e-3),
+    ("hyp2f1", "f64", (309.0, 4.5, 300.0, -9.0), 2.8022299e-5),
+])  # fmt: skip
+def test_factors_that_underflow_are_no_loss(name: str, dtype: str, at: tuple[float, ...], value: float) -> None:
+    module = firsts(name, "abcx" if len(at) == 4 else "abx", dtype)
+    assert float(module.value(*at)) == pytest.approx(value, rel=1e-5, abs=0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "dtype", "at"), [
+    ("hyp2f1", "f32", (1.0, 1.0, -120.5, 0.5)), ("hyp2f1", "f64", (1.0, 1.0, -1100.5, 0.51)),
+    ("hyp1f1", "f32", (1.0, -160.5, 45.0)), ("hyp1f1", "f64", (1.0, -1500.5, 420.0)),
+])  # fmt: skip
+def test_terms_that_underflow_and_come_back_make_nan(name: str, dtype: str, at: tuple[float, ...]) -> None:
+    module = firsts(name, "abcx" if len(at) == 4 else "abx", dtype)
+    assert np.isnan([getattr(module, call)(*at) for call in ("value", "in_a", "in_b", "in_x")]).all()
+
+
+@pytest.mark.nightly
+def test_gauss_s_function_of_a_parameter_at_0_has_its_mixed_derivative() -> None:
+    lines = ["float f64", "import hypergeometric (hyp2f1)"]
+    lines += ["fn in_x(a: f64, b: f64) -> f64 = grad[x](|x: f64| hyp2f1(a, b, 2.5, x))(0.5)"]
+    lines += [f"fn in_{p}(a: f64, b: f64) -> f64 = grad[{p}](in_x)(a, b)" for p in "ab"]
+    module = difflang.loads("\n".join([*lines, ""]))
+    assert float(module.in_a(0.0, 1.5)) == pytest.approx(0.9574057634, rel=1e-9)
+    assert float(module.in_b(1.5, 0.0)) == pytest.approx(0.9574057634, rel=1e-9)
+
+
+@pytest.mark.nightly
+def test_hypergeometric_functions_of_nan_and_of_far_parameters() -> None:
+    kummer, gauss = firsts("hyp1f1", "abx"), firsts("hyp2f1", "abcx")
+    at = [(np.nan, -1.0, 1.0), (1.0, -1.0, np.nan), (0.0, 1.0, np.nan), (1.0, -np.inf, 1.0), (1.0, 2.0, np.inf)]
+    found = [getattr(kummer, name)(*p) for name in ("value", "in_a", "in_b", "in_x") for p in at]
+    at = [(np.nan, 1.0, -1.0, 0.5), (1.0, 1.0, -1.0, np.nan), (0.0, 1.0, 1.0, np.nan), (1.0, 1.0, -np.inf, 0.5)]
+    at += [(-1.0, 2.0, 3.0, -np.inf), (0.01, 1.5, 2.5, -1.7e308)]
+    found += [getattr(gauss, name)(*p) for name in ("value", "in_a", "in_b", "in_c", "in_x") for p in at]
+    assert np.isnan(found).all()
+    assert float(gauss.in_x(1e-200, 1e-200, 1e-200, 0.5)) == pytest.approx(2e-200, rel=1e-12, abs=0)
