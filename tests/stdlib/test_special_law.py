@@ -397,3 +397,4 @@ def test_hypergeometric_functions_of_nan_and_of_far_parameters() -> None:
     found += [getattr(gauss, name)(*p) for name in ("value", "in_a", "in_b", "in_c", "in_x") for p in at]
     assert np.isnan(found).all()
     assert float(gauss.in_x(1e-200, 1e-200, 1e-200, 0.5)) == pytest.approx(2e-200, rel=1e-12, abs=0)
+    assert np.isnan(float(gauss.in_x(1e-18, 75.0, 1e-30, -1.04)))  # 1 + a has lost a
