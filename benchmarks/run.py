@@ -28,11 +28,6 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
-from difflang.base.xla_setup import set_xla_flags  # noqa: E402
-
-if {"memory", "counted"} & {*sys.argv}:  # as on the command line; the kernels are measured as a library finds XLA
-    set_xla_flags()
-
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from difflang.base.xla_flags import set_xla_flags
+
 if TYPE_CHECKING:
     from difflang.api import Extern as Extern
     from difflang.api import Failure as Failure
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
     from difflang.base.recently_used import set_program_cache_size as set_program_cache_size
+
+set_xla_flags()
 
 _EXPORTS = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),

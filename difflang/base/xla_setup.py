@@ -1,6 +1,6 @@
-"""XLA flags and the persistent compile cache, set up in the command line's own process.
+"""The persistent compile cache, set up in the command line's own process.
 
-When the package is a library in another program, nothing is set.
+When the package is a library in another program, there is none.
 """
 
 from __future__ import annotations
@@ -14,22 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from difflang.base.private_cache import private_subfolder
-
-# XLA's default is 1,024 bytes. Beyond it each operation of a step is a call that takes as long as a thousand additions,
-# and the gradient of a few numbers takes thirty times as long as their value.
-SMALL_LOOP_BYTES = 32_768  # bytes that one step of a loop reads and writes
-SMALL_LOOP_FLAG = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={SMALL_LOOP_BYTES}"
-
-
-def set_xla_flags() -> None:
-    """Have XLA on the CPU compile a loop with small steps into one kernel, unless such options are set already.
-
-    XLA reads this flag once per process, when it is first used.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "jax" not in sys.modules and "xla_backend_extra_options" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {SMALL_LOOP_FLAG}".strip()
-
 
 CACHE_DIR_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 MAX_CACHE_AGE = 30 * 86_400.0  # seconds after which a cached program is removed

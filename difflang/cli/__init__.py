@@ -20,7 +20,6 @@ from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
 from difflang.base.private_cache import CacheWarning, unsafe_folder_text
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
-from difflang.base.xla_setup import set_xla_flags
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
@@ -111,7 +110,6 @@ def main() -> None:
 
     `difflang new NAME` starts a project, `difflang repl` a session; `difflang explain CODE` explains an error.
     """
-    set_xla_flags()
     warnings.simplefilter("ignore", CacheWarning)
     if warning := unsafe_folder_text():
         click.echo(f"warning: {warning}", err=True)
