@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Run = Callable[[], Any]
+Clock = Callable[[], float]  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +38,40 @@ class Spread:
         return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def repeats(run: Run, at_least: float) -> int:
+def repeats(run: Run, at_least: float, clock: Clock = time.perf_counter) -> int:
     """How often to run for a block of `at_least` seconds."""
     count = 1
     while True:
-        taken = block(run, count)
+        taken = block(run, count, clock)
         if taken >= at_least or count >= 1 << 20:
             return count
         count = max(count + 1, int(count * min(10.0, 1.2 * at_least / max(taken, 1e-9))))
 
 
-def block(run: Run, count: int) -> float:
+def block(run: Run, count: int, clock: Clock = time.perf_counter) -> float:
     """Seconds for `count` runs."""
-    start = time.perf_counter()
+    start = clock()
     for _ in range(count):
         run()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(runs: Mapping[str, Run], rounds: int, at_least: float = 0.005) -> dict[str, list[float]]:
+def interleaved(
+    runs: Mapping[str, Run], rounds: int, at_least: float = 0.005, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds a run in each round. Every round measures all of them, in an order that rotates from round to round.
 
     What drifts (clock, neighbours, heat) then hits all alike, and a ratio within a round is free of it.
     """
     names = list(runs)
-    counts = {name: repeats(run, at_least) for name, run in runs.items()}
+    counts = {name: repeats(run, at_least, clock) for name, run in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     gc.collect()
     gc.disable()
     try:
         for turn in range(rounds):
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                seconds[name].append(block(runs[name], counts[name]) / counts[name])
+                seconds[name].append(block(runs[name], counts[name], clock) / counts[name])
     finally:
         gc.enable()
     return seconds

@@ -1,0 +1,77 @@
+"""A tool of GradBench: it reads messages of its protocol, one JSON object a line, and answers each with a line.
+
+    python benchmarks/gradbench/tool.py < messages
+
+Every timed call waits for its results. The first call, which compiles, is timed apart, as `compile`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import jax
+
+import difflang
+from gradbench.programs import arguments, find_function
+from gradbench.twins import TWINS
+
+
+def evaluate(name: str, function: str, value: Any) -> dict[str, Any]:
+    """The output and the timings of a function for an input."""
+    call, args = find_function(name, function), arguments(name, value)
+    timings: list[dict[str, Any]] = []
+
+    def timed(what: str) -> Any:
+        begin = time.perf_counter_ns()
+        result = jax.block_until_ready(call(*args))
+        timings.append({"name": what, "nanoseconds": time.perf_counter_ns() - begin})
+        return result
+
+    timed("compile")
+    asked = value if isinstance(value, dict) else {}
+    runs, least = asked.get("min_runs", 1), asked.get("min_seconds", 0.0)
+    start, result = time.perf_counter(), timed("evaluate")
+    while len(timings) <= runs or time.perf_counter() - start < least:
+        result = timed("evaluate")
+    return {"success": True, "output": output(name, function, result), "timings": timings}
+
+
+def output(name: str, function: str, result: Any) -> Any:
+    """A result as the protocol has it. Of a record it takes the fields in their order."""
+    plain = result if isinstance(result, (jax.Array, tuple)) else tuple(jax.tree.leaves(result))
+    return TWINS[name, function].finish(plain)
+
+
+def respond(message: dict[str, Any]) -> dict[str, Any]:
+    """What answers a message, beside its `id`."""
+    match message["kind"]:
+        case "start":
+            return {"tool": "difflang", "config": {"version": importlib.metadata.version("difflang")}}
+        case "define":
+            known = any(name == message["module"] for name, _ in TWINS)
+            return {"success": known} | ({} if known else {"error": f"there is no eval {message['module']}"})
+        case "evaluate":
+            try:
+                return evaluate(message["module"], message["function"], message["input"])
+            except (difflang.DifflangError, KeyError, AttributeError) as error:
+                return {"success": False, "error": f"{type(error).__name__}: {error}"}
+        case _:
+            return {}
+
+
+def main() -> None:
+    jax.config.update("jax_enable_x64", True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        print(json.dumps({"id": message["id"]} | respond(message)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
