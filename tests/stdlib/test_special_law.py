@@ -27,6 +27,8 @@ def hypergeometric(args: str, first: float, second: float) -> tuple[tuple[str, f
 
 ONE_SIGN, BOTH_SIGNS = hypergeometric("abx", 64, 500), hypergeometric("abx", 1e4, 1e6)
 GAUSS, GAUSS_BOTH_SIGNS = hypergeometric("abcx", 100, 2000), hypergeometric("abcx", 1e4, 1e6)
+# Slopes in a and b are there differences of two larger ones.
+GAUSS_BELOW_0 = tuple((name, 1e4 if name in ("in_a", "in_b") else bound) for name, bound in GAUSS)
 
 
 def logaddexp(x: mp.mpf, y: mp.mpf) -> mp.mpf:
@@ -259,7 +261,11 @@ LAWS = {
     ),
     "hyp2f1": Law(
         "hyp2f1(a, b, c, x)", "a b c x", hyp2f1,
-        [[0.3, 2.5], [0.2, 2.2], [2.6, 20.3], [-30.0, -0.4, 0.3, 0.99999]], bounds=GAUSS,
+        [[0.3, 2.5], [0.2, 2.2], [2.6, 20.3], [0.3, 0.99999]], bounds=GAUSS,
+    ),
+    "hyp2f1, below 0": Law(
+        "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[0.3, 2.5], [0.2, 2.2], [2.6, 20.3], [-30.0, -0.4]],
+        bounds=GAUSS_BELOW_0,
     ),
     "hyp2f1, a small c": Law(
         "hyp2f1(a, b, c, x)", "a b c x", hyp2f1, [[0.3, 2.5], [1e-3, 7.4], [0.6], [0.3, 0.95, 0.999]], bounds=GAUSS,
