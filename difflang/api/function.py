@@ -47,10 +47,10 @@ class Function(InspectMixin):
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
         self._dims = {p.name: p.span for p in self.full_signature.parameters if p.is_dim}
-        self._has_dims = any(p.is_dim for p in self.signature.parameters)
+        dims = tuple([i for i, p in enumerate(self.signature.parameters) if p.is_dim])
         # Equal functions share their specializations, also those that transformations create again.
         with loaded.lock:
-            self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
+            self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache(dims))
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -85,7 +85,7 @@ class Function(InspectMixin):
             given, key = self._bind_arguments(args, kwargs)
             found = self._specialize(given)
             value = found.run(given.leaves, key)
-            if not kwargs and not self.captures and not self._has_dims:
+            if not kwargs and not self.captures:
                 self._dispatch.remember(found, args)
             return value
 

@@ -28,6 +28,7 @@ from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import make_error
 
 UNKNOWN = object()
+ONLY_INT = frozenset([int])
 NUMPY_CLASSES = (np.ndarray, np.generic)
 # Classes that are pytree leaves.
 LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}
@@ -102,15 +103,16 @@ class Specialization(CallableGraph):
         return self.loaded.next_key()
 
     def convert_mixed(self, leaves: Sequence[Any], there: frozenset[type]) -> list[Any] | None:
-        """The inputs of the program if some leaves are NumPy's and the others of the JAX classes `there`.
+        """The inputs of the program for numbers, NumPy arrays and arrays of the JAX classes `there`.
 
-        None for anything else, and for NumPy arrays of other types; the program itself checks the types of JAX arrays.
+        None for anything else, and for numbers and NumPy arrays of other types; the program itself checks the types of
+        JAX arrays.
         """
         arrays, converters = list(leaves), self.executable.converters
         for i, x in enumerate(leaves):
             # JAX arrays pass as they are: the program compares their types itself.
             if x.__class__ not in there:
-                if not isinstance(x, NUMPY_CLASSES):
+                if x.__class__ not in pytrees.NUMBERS and not isinstance(x, NUMPY_CLASSES):
                     return None
                 try:
                     arrays[i] = converters[i](x)
@@ -174,17 +176,16 @@ class DispatchCache:
     """
 
     __slots__ = (
-        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "hosted", "sole_program"),
+        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "dims", "sole_program"),
         "specializations",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, dims: tuple[int, ...]) -> None:
         uses_threads(self)
+        self.dims = dims  # positions of sizes among the arguments
         self.specializations: dict[Any, Specialization] = {}
         self.by_structure: dict[Any, Specialization] = {}  # by structure
         self.by_types: dict[Any, Specialization] = {}  # by structure and types
-        # Keys of Python numbers and NumPy arrays only, for direct programs.
-        self.hosted = set[Any]()
         # Structures with several specializations: types must be compared.
         self.ambiguous = set[Any]()
         # The class of concrete JAX arrays.
@@ -194,6 +195,11 @@ class DispatchCache:
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""
+        sizes = self.sizes_of(args)
+        if sizes:
+            if not ONLY_INT.issuperset(map(type, sizes)):
+                return UNKNOWN
+            args = self.without_sizes(args)
         if self.concrete.issuperset(map(type, args)):
             if self.sole_program is not None:
                 # After a long program has emptied the CPU cache, each Python frame costs microseconds.
@@ -201,9 +207,9 @@ class DispatchCache:
                     return self.sole_program(*args)[0]
                 except (TypeError, ValueError):  # other types, or another device
                     pass
-            leaves, structure, concrete = args, len(args), True
+            leaves, structure, concrete = args, (len(args), *sizes), True
         else:
-            leaves, structure = flatten_arguments(args)
+            leaves, structure = flatten_arguments(args, sizes)
             concrete = self.concrete.issuperset(map(type, leaves))
         last = self.by_structure.get(structure)
         if last is None:
@@ -219,14 +225,22 @@ class DispatchCache:
             return UNKNOWN
         self.by_structure[structure] = known
         known.loaded.recent.get(known)
-        return known.call_on_host(leaves) if key in self.hosted else known.run(leaves)
+        arrays = known.convert_mixed(leaves, self.concrete) if known.direct else None
+        value = UNKNOWN if arrays is None else known.try_compiled(arrays, all_in_jax=False)
+        return known.run(leaves) if value is UNKNOWN else value
+
+    def sizes_of(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The sizes among arguments."""
+        return tuple([args[i] for i in self.dims if i < len(args)]) if self.dims else ()
+
+    def without_sizes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([x for i, x in enumerate(args) if i not in self.dims])
 
     def forget(self, gone: Specialization) -> None:
         """Drop a specialization that was not used for long."""
         for table in (self.specializations, self.by_structure, self.by_types):
             for key in [key for key, found in table.items() if found is gone]:
                 del table[key]
-        self.hosted &= self.by_types.keys()
         self.sole_program = None
 
     def stop_after_fork(self) -> None:
@@ -235,17 +249,20 @@ class DispatchCache:
     def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Record a shortcut for the next call with such arguments."""
         self.concrete = found.executable.array_classes
+        sizes = self.sizes_of(args)
+        if not ONLY_INT.issuperset(map(type, sizes)):
+            return
+        args = self.without_sizes(args)
         arrays = self.concrete.issuperset(map(type, args))
         if arrays or len(self.specializations) > 1:
-            self.sole_program = found.bare_compiled() if len(self.specializations) == 1 else None
-        leaves, structure = (args, len(args)) if arrays else flatten_arguments(args)
+            sole = len(self.specializations) == 1 and not sizes
+            self.sole_program = found.bare_compiled() if sole else None
+        leaves, structure = (args, (len(args), *sizes)) if arrays else flatten_arguments(args, sizes)
         quick = pytrees.fast_tree_key(leaves, structure)
         if quick is not None and not pytrees.has_tracers(leaves):
             if self.by_structure.get(structure, found) is not found:
                 self.ambiguous.add(structure)
             self.by_types[quick] = self.by_structure[structure] = found
-            if found.direct and pytrees.all_outside_jax(leaves):
-                self.hosted.add(quick)
 
 
 def without_python_numbers(leaves: Sequence[Any]) -> bool:
@@ -253,11 +270,12 @@ def without_python_numbers(leaves: Sequence[Any]) -> bool:
     return pytrees.NUMBERS.isdisjoint(map(type, leaves))
 
 
-def flatten_arguments(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
-    """The leaves of arguments and their structure, which is their number if each is a leaf."""
+def flatten_arguments(args: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Sequence[Any], Any]:
+    """The leaves of arguments and their structure, which is their number if each is a leaf, with the sizes."""
     if LEAF_CLASSES.issuperset(map(type, args)):
-        return args, len(args)
-    return pytrees.flatten_jax_tree(args)
+        return args, (len(args), *sizes)
+    leaves, structure = pytrees.flatten_jax_tree(args)
+    return leaves, (structure, *sizes)
 
 
 def gradient_template(type: ClosureType, signature: Signature, given: CallArguments) -> Any:

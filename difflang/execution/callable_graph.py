@@ -193,12 +193,6 @@ class CallableGraph:
         results = self.call_sharded(arrays) if pytrees.has_multi_device(arrays) else self.executable(*arrays)
         return self.checked_value(results, arrays, met)
 
-    def call_on_host(self, leaves: Sequence[Any]) -> Any:
-        """The same for leaves that are numbers and NumPy arrays."""
-        met, executable = self.voice.met, self.program.made.executable
-        arrays = [convert(x) for convert, x in zip(executable.converters, leaves, strict=True)]
-        return self.checked_value(executable.on_arrays(arrays), arrays, met)
-
     def checked_value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
         """The value of the program's results, if no check failed; `met` counts the texts printed before the call."""
         # A check that failed for lack of capacity leads to a larger program, which runs, and prints, anew.

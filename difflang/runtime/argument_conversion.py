@@ -34,18 +34,30 @@ def argument_converter(type: Type, name: str) -> ArgumentConverter:
         raise InternalError(f"{name}: a {type} cannot be a parameter of a program")
     dtype = numpy_dtype(type.dtype)
     shape = tuple([int(n) for n in type.shape if isinstance(n, int)])
-    largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0
+    ranges = {} if shape else number_ranges(type.dtype)
     scalar, classes = dtype.type, (np.ndarray, dtype.type)
 
     # The two common cases first, without a call: this runs for every argument of every call.
     def convert(given: Any) -> Array:
-        if given.__class__ is float and -largest <= given <= largest:
+        bounds = ranges.get(given.__class__)
+        if bounds is not None and bounds[0] <= given <= bounds[1]:
             return scalar(given)
         if given.__class__ in classes and given.dtype == dtype and given.shape == shape:
             return given
         return check_argument(given, type, name)
 
     return convert
+
+
+def number_ranges(dtype: DType) -> dict[type, tuple[float, float]]:
+    """The classes of plain numbers that an element type holds, each with its least and largest number."""
+    of = numpy_dtype(dtype)
+    if dtype.is_float:
+        largest = float(ml_dtypes.finfo(of).max)
+        return {float: (-largest, largest)}
+    if dtype.kind in ("int", "uint"):
+        return {int: (int(np.iinfo(of).min), int(np.iinfo(of).max))}
+    return {bool: (False, True)} if dtype.kind == "bool" else {}
 
 
 def concrete_array_class() -> type[Any]:

@@ -95,11 +95,6 @@ def has_tracers(leaves: Sequence[Any]) -> bool:
     return any(isinstance(x, Tracer) for x in leaves)
 
 
-def all_outside_jax(leaves: Sequence[Any]) -> bool:
-    """Whether none of these is a JAX array."""
-    return not any(isinstance(x, jax.Array) for x in leaves)
-
-
 def has_multi_device(leaves: Sequence[Any]) -> bool:
     """Whether any of these lies on several devices."""
     return any(isinstance(x, jax.Array) and len(x.sharding.device_set) > 1 for x in leaves)

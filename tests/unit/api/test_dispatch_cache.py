@@ -135,3 +135,19 @@ def test_the_program_of_a_tuple_is_not_taken_for_its_parts() -> None:
         assert float(module.k(a, ())) == 3.0
         with pytest.raises(difflang.ArgumentError):
             module.k(a)
+
+
+def test_sizes_and_numbers_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size has a program of its own, found by its value; what is no plain int is looked at each time."""
+    f = difflang.loads("fn f(x: f32, n: dim, k: i32) -> f32[n] = fill(n, x * f32(k))", name="sized").f
+    for n in (2, 3, 2, 3, np.int64(2)):
+        np.testing.assert_array_equal(f(jnp.float32(1.5), n, 2), np.full(n, 3.0))
+    monkeypatch.setattr(f, "_bind_arguments", None)
+    for n in (3, 2):
+        np.testing.assert_array_equal(f(jnp.float32(1.5), n, 4), np.full(n, 6.0))
+    monkeypatch.undo()
+    with pytest.raises(difflang.ArgumentError, match="out of its range"):
+        f(jnp.float32(1.5), 2, 2**31)
+    for wrong in (-1, True, 2.0):
+        with pytest.raises(difflang.DifflangError):
+            f(jnp.float32(1.5), wrong, 2)
