@@ -160,7 +160,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0706": "an archive without the named array",
     "DL0707": "a reader without a declared type",
     "DL0708": "a file name without a known format",
-    "DL0709": "a package that is not installed",
+    "DL0709": "a package or a program that is missing or fails",
     "DL0710": "a file that cannot be written",
     "DL0711": "a value that cannot be stored in a file",
     "DL0720": "a module that does not exist",

@@ -28,14 +28,17 @@ def svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
         raise make_error("DL0709", "this picture requires Graphviz, which is not installed", help=way)
     try:
         done = subprocess.run(
-            [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, check=True, encoding="utf-8"
+            [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, encoding="utf-8", errors="replace"
         )
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else os_error_reason(error)
+        drawn = done.stdout if done.returncode == 0 else ""
+        said = done.stderr.strip() or f"its exit status is {done.returncode}"
+    except OSError as error:
+        drawn, said = "", os_error_reason(error)
+    if "<svg" not in drawn:
         way = "use `--format dot` or `mermaid`, which other tools draw"
-        raise make_error("DL0709", f"`{program}` did not draw this picture: {said.strip()}", help=way) from None
+        raise make_error("DL0709", f"`{program}` did not draw this picture: {said}", help=way)
     # From the element on: HTML takes no XML declaration, and a reader of SVG needs none.
-    return done.stdout[done.stdout.index("<svg") :]
+    return drawn[drawn.index("<svg") :]
 
 
 def dot(pictures: Sequence[Diagram], links: Source | None = None) -> str:

@@ -132,13 +132,20 @@ def test_without_graphviz(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert viz(f"{file}:loss", "--format", "dot").exit_code == 0
 
 
-def test_graphviz_that_fails(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("script", "said"), [
+    ("#!/bin/sh\necho out of colours >&2\nexit 3\n", "out of colours"), ("#!/bin/sh\nexit 3\n", "exit status is 3"),
+    ("#!/bin/sh\necho nothing\n", "exit status is 0"), ("#!/bin/sh\nprintf '\\377' >&2\nexit 1\n", "did not draw"),
+    ("#!/no/such/shell\n", "did not draw"),
+])  # fmt: skip
+def test_graphviz_that_fails(
+    script: str, said: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = tmp_path / "dot"
-    broken.write_text("#!/bin/sh\necho out of colours >&2\nexit 3\n")
+    broken.write_text(script)
     broken.chmod(0o755)
     monkeypatch.setattr("shutil.which", lambda *_, **__: str(broken))
     result = viz(f"{file}:loss")
-    assert result.exit_code == 1 and "DL0709" in result.stderr and "out of colours" in result.stderr
+    assert result.exit_code == 1 and "DL0709" in result.stderr and said in result.stderr
 
 
 @pytest.mark.parametrize("form", ["svg", "html"])
