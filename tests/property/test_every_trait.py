@@ -28,32 +28,33 @@ def at_edges(op: Op, values: Array) -> tuple[list[Array], dict[str, object]]:
     return list(every), example.attrs
 
 
+def by_both_engines(op: Op, xs: list[Array], attrs: dict[str, object]) -> list[Array]:
+    """The results of the reference and of the compiled op."""
+    with jax.enable_x64(True):
+        compiled = np.asarray(jax.jit(lambda *xs: op.lower(jax, *xs, **attrs))(*xs))
+    with np.errstate(all="ignore"):
+        return [np.asarray(op.reference(*xs, **attrs)), compiled]
+
+
 def is_nonnegative(x: Array) -> Array:
     return np.isnan(x) | ((x >= 0) & ~np.signbit(x))
 
 
 @pytest.mark.parametrize("op", having("nonnegative"), ids=str)
 def test_what_is_nonnegative_is_never_below_0(op: Op) -> None:
-    xs, attrs = at_edges(op, EDGES)
-    with np.errstate(all="ignore"):
-        assert is_nonnegative(op.reference(*xs, **attrs)).all()
+    assert all(is_nonnegative(y).all() for y in by_both_engines(op, *at_edges(op, EDGES)))
 
 
 @pytest.mark.parametrize("op", having("keeps sign"), ids=str)
 def test_what_keeps_signs_gives_nothing_below_0(op: Op) -> None:
-    xs, attrs = at_edges(op, EDGES[is_nonnegative(EDGES)])
-    with np.errstate(all="ignore"):
-        assert is_nonnegative(op.reference(*xs, **attrs)).all()
+    operands = at_edges(op, EDGES[is_nonnegative(EDGES)])
+    assert all(is_nonnegative(y).all() for y in by_both_engines(op, *operands))
 
 
 @pytest.mark.parametrize("op", [op for op in having("correctly rounded") if op.name != "convert"], ids=str)
 def test_what_is_correctly_rounded_has_the_same_bits_compiled(op: Op) -> None:
     """But for subnormal numbers, which are 0 to XLA on the CPU."""
-    xs, attrs = at_edges(op, EDGES[~(np.abs(EDGES) < TINY) | (EDGES == 0)])
-    with jax.enable_x64(True):
-        compiled = np.asarray(jax.jit(lambda *xs: op.lower(jax, *xs, **attrs))(*xs))
-    with np.errstate(all="ignore"):
-        wanted = np.asarray(op.reference(*xs, **attrs))
+    wanted, compiled = by_both_engines(op, *at_edges(op, EDGES[~(np.abs(EDGES) < TINY) | (EDGES == 0)]))
     if wanted.dtype.kind == "f":
         wanted = np.where(np.abs(wanted) < TINY, np.copysign(0.0, wanted), wanted)
     np.testing.assert_array_equal(compiled, wanted)
