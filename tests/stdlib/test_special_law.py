@@ -384,6 +384,28 @@ def test_terms_that_underflow_and_come_back_make_nan(name: str, dtype: str, at: 
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize(("name", "dtype", "at"), [
+    ("hyp1f1", "f64", (1e-200, -500.5, 142.6)), ("hyp1f1", "f64", (1e-200, -500.5, 137.6)),
+    ("hyp2f1", "f64", (1e-200, 1.0, -300.5, 0.52)), ("hyp1f1", "f32", (1e-16, -80.5, 20.93)),
+    ("hyp1f1", "f32", (1e-25, -60.5, 15.125)),
+])  # fmt: skip
+def test_terms_of_a_tiny_parameter_that_underflow_and_come_back_make_nan(
+    name: str, dtype: str, at: tuple[float, ...]
+) -> None:
+    """Beside 1 they count as little as the first, but not in a derivative that has the parameter as a factor."""
+    module = firsts(name, "abcx" if len(at) == 4 else "abx", dtype)
+    assert np.isnan(module.in_b(*at)) and (len(at) == 3 or np.isnan(module.in_c(*at)))
+
+
+@pytest.mark.nightly
+def test_where_a_hypergeometric_function_is_nan_so_is_its_slope_in_x() -> None:
+    kummer, gauss = firsts("hyp1f1", "abx"), firsts("hyp2f1", "abcx")
+    found = [gauss.in_x(0.0, 1.0, 3.0, x) for x in (-np.inf, -4e307)] + [kummer.in_x(0.0, 1.0, np.inf)]
+    assert np.isnan(found).all()
+    assert float(kummer.value(1e-300, 2.0, 1.0)) == 1.0 and float(gauss.value(1e-300, 1.0, 2.0, 0.5)) == 1.0
+
+
+@pytest.mark.nightly
 def test_gauss_s_function_of_a_parameter_at_0_has_its_mixed_derivative() -> None:
     lines = ["float f64", "import hypergeometric (hyp2f1)"]
     lines += ["fn in_x(a: f64, b: f64) -> f64 = grad[x](|x: f64| hyp2f1(a, b, 2.5, x))(0.5)"]
