@@ -12,27 +12,31 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from gradbench import tool
 from gradbench.inputs import INPUTS, draw_input
-from gradbench.programs import arguments, find_function
+from gradbench.programs import DRAFTS, PHRASINGS, arguments, eval_of, find_function
 from gradbench.run import has_twin, require_agreement
 from gradbench.twins import TWINS
 
 BY_DAY = {("kmeans", "dir"), ("ht", "objective"), ("det", "gradient"), ("lstm", "objective"), ("particle", "ff")}
 # At one size each: compiling takes what a test takes.
 FUNCTIONS = [
-    pytest.param(*key, marks=[] if key in BY_DAY else [pytest.mark.nightly], id="-".join(key))
-    for key in TWINS
-    if has_twin(*key)
+    pytest.param(
+        name, function, marks=[] if (name, function) in BY_DAY else [pytest.mark.nightly], id=f"{name}-{function}"
+    )
+    for name in (*DRAFTS, *PHRASINGS)
+    for of, function in TWINS
+    if of == eval_of(name) and has_twin(of, function)
 ]
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
 def test_a_program_agrees_with_its_twin(name: str, function: str) -> None:
-    value = draw_input(name, next(iter(INPUTS[name])), seed=1)
-    known, args = TWINS[name, function].prepare(value)
+    key = eval_of(name), function
+    value = draw_input(key[0], next(iter(INPUTS[key[0]])), seed=1)
+    known, args = TWINS[key].prepare(value)
     with jax.enable_x64(True):
-        other = jax.jit(TWINS[name, function].make(known))(*args)
+        other = jax.jit(TWINS[key].make(known))(*args)
         mine = find_function(name, function)(*arguments(name, value))
-    require_agreement(name, function, mine, other)
+    require_agreement(*key, mine, other)
 
 
 def test_the_tool_answers_messages_of_the_protocol() -> None:

@@ -1,4 +1,8 @@
-"""The evals as plain programs of the language: `programs/NAME.dfl`, as somebody first writes them."""
+"""The evals as plain programs of the language, as somebody first writes them.
+
+`programs/EVAL.dfl` is the first draft of an eval, `programs/EVAL-WAY.dfl` the same in other words: with loops and
+accumulators, helpers and `vmap`, matrices or records.
+"""
 
 from __future__ import annotations
 
@@ -19,43 +23,52 @@ Arguments = tuple[Any, ...]
 NAMES = {("ba", "jacobian"): "jacobian_csr", ("ht", "jacobian"): "jacobian_all"}  # where the protocol has another name
 
 
+DRAFTS = sorted({name for name, _ in TWINS})
+PHRASINGS = sorted(file.stem for file in FOLDER.glob("*-*.dfl"))
+
+
+def eval_of(name: str) -> str:
+    """The eval that a program is of."""
+    return name.partition("-")[0]
+
+
 @cache
 def load(name: str) -> Any:
-    """The program of an eval."""
+    """A program by the name of its file."""
     return difflang.load(FOLDER / f"{name}.dfl")
 
 
 def find_function(name: str, function: str) -> Any:
-    """The compiled function of an eval that the protocol calls by this name."""
-    return getattr(load(name), NAMES.get((name, function), function))
+    """The compiled function of a program that the protocol calls by this name."""
+    return getattr(load(name), NAMES.get((eval_of(name), function), function))
 
 
 def arguments(name: str, value: Input) -> Arguments:
-    """The arguments of the functions of an eval for an input."""
-    return PREPARE[name](value)
+    """The arguments of the functions of a program for an input."""
+    return PREPARE[eval_of(name)](name, value)
 
 
-def gmm(v: Input) -> Arguments:
+def gmm(name: str, v: Input) -> Arguments:
     low = f64(v["l"]).reshape(v["k"], -1)
-    unknowns = load("gmm").Unknowns(alpha=f64(v["alpha"]), mu=f64(v["mu"]), q=f64(v["q"]), l=low)
+    unknowns = load(name).Unknowns(alpha=f64(v["alpha"]), mu=f64(v["mu"]), q=f64(v["q"]), l=low)
     return unknowns, f64(v["x"]), float(v["gamma"]), np.int32(v["m"])
 
 
-def lstm(v: Input) -> Arguments:
+def lstm(name: str, v: Input) -> Arguments:
     state, sequence = f64(v["state"]), f64(v["sequence"])
     bits = sequence.shape[1]
-    weights = load("lstm").Weights(main=f64(v["main_params"]).reshape(-1, 2, 4, bits), extra=f64(v["extra_params"]))
+    weights = load(name).Weights(main=f64(v["main_params"]).reshape(-1, 2, 4, bits), extra=f64(v["extra_params"]))
     return weights, state.reshape(-1, 2, bits), sequence
 
 
-def ba(v: Input) -> Arguments:
+def ba(name: str, v: Input) -> Arguments:
     _, args = TWINS["ba", "objective"].prepare(v)
     return args
 
 
-def ht(v: Input) -> Arguments:
+def ht(name: str, v: Input) -> Arguments:
     model = v["data"]["model"]
-    hand = load("ht").Hand(
+    hand = load(name).Hand(
         parents=np.asarray(model["parents"], np.int32),
         mirrored=bool(model["is_mirrored"]),
         base=f64(model["base_relatives"]),
@@ -68,17 +81,17 @@ def ht(v: Input) -> Arguments:
     return f64(v["theta"]), f64(v["us"]).reshape(-1, 2), hand, at, f64(v["data"]["points"])
 
 
-PREPARE: dict[str, Callable[[Input], Arguments]] = {
-    "hello": lambda v: (f64(v),),
-    "lse": lambda v: (f64(v["x"]),),
-    "llsq": lambda v: (f64(v["x"]), v["n"]),
-    "ode": lambda v: (f64(v["x"]), v["s"]),
-    "kmeans": lambda v: (f64(v["points"]), f64(v["centroids"])),
+PREPARE: dict[str, Callable[[str, Input], Arguments]] = {
+    "hello": lambda _, v: (f64(v),),
+    "lse": lambda _, v: (f64(v["x"]),),
+    "llsq": lambda _, v: (f64(v["x"]), v["n"]),
+    "ode": lambda _, v: (f64(v["x"]), v["s"]),
+    "kmeans": lambda _, v: (f64(v["points"]), f64(v["centroids"])),
     "gmm": gmm,
     "lstm": lstm,
     "ba": ba,
     "ht": ht,
-    "det": lambda v: (f64(v["A"]).reshape(v["ell"], v["ell"]),),
-    "particle": lambda v: (f64(v["w"]),),
-    "saddle": lambda v: (f64(v["start"]),),
+    "det": lambda _, v: (f64(v["A"]).reshape(v["ell"], v["ell"]),),
+    "particle": lambda _, v: (f64(v["w"]),),
+    "saddle": lambda _, v: (f64(v["start"]),),
 }

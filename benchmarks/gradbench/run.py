@@ -1,4 +1,4 @@
-"""GradBench's evals beside their twins in JAX: `taskset -c 1 python benchmarks/gradbench/run.py [EVAL ...]`.
+"""GradBench's evals beside their twins in JAX: `taskset -c 1 python benchmarks/gradbench/run.py [PROGRAM ...]`.
 
 The programs are plain first ones. A row is a function at one size: milliseconds of the twin, the ratio of difflang to
 it with the range of nine rounds in ten, and the memory beside arguments and results, by XLA's account, of both.
@@ -26,11 +26,13 @@ sys.path.insert(0, str(HERE.parent))
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
+import difflang  # noqa: E402
 from gradbench.inputs import INPUTS, Input, draw_input  # noqa: E402
+from gradbench.programs import DRAFTS, PHRASINGS, arguments, eval_of, find_function  # noqa: E402
 from gradbench.twins import TWINS, Twin  # noqa: E402
 from timing import Run, Spread, interleaved, ratio  # noqa: E402
 
-HEADER = ("eval", "size", "function", "JAX ms", "ratio [5 %, 95 %]", "MiB", "JAX MiB", "first call")
+HEADER = ("program", "size", "function", "JAX ms", "ratio [5 %, 95 %]", "MiB", "JAX MiB", "first call")
 
 
 class Row(NamedTuple):
@@ -61,8 +63,6 @@ class Program(NamedTuple):
 
 
 def ours(name: str, function: str, value: Input) -> Program:
-    from gradbench.programs import arguments, find_function
-
     call, args = find_function(name, function), on_device(arguments(name, value))
     return Program(lambda: jax.block_until_ready(call(*args)), mebibytes(call.lower(*args).compile()))
 
@@ -106,14 +106,15 @@ def leaves(output: Any) -> list[np.ndarray]:
 
 
 def measure(name: str, size: str, function: str, args: argparse.Namespace) -> Row:
-    value = draw_input(name, size, args.seed)
+    key = eval_of(name), function
+    value = draw_input(key[0], size, args.seed)
     mine = ours(name, function, value)
-    if not has_twin(name, function):
+    if not has_twin(*key):
         mine.run()
         seconds = statistics.median(interleaved({"ours": mine.run}, args.rounds, args.block, time.process_time)["ours"])
         return Row(name, size, function, None, seconds, None, mine.memory, None, None)
-    other = theirs(TWINS[name, function], value)
-    require_agreement(name, function, mine.run(), other.run())
+    other = theirs(TWINS[key], value)
+    require_agreement(*key, mine.run(), other.run())
     seconds = interleaved({"ours": mine.run, "twin": other.run}, args.rounds, args.block, time.process_time)
     medians = {who: statistics.median(found) for who, found in seconds.items()}
     first = first_calls(name, size, function, args) if args.first_calls else None
@@ -142,17 +143,15 @@ def elsewhere(options: list[str]) -> float:
 
 def first_call_here(name: str, who: str, function: str, size: str, seed: int) -> float:
     """Processor seconds from source to the first result, imports and the first use of the device not counted."""
-    value = draw_input(name, size, seed)
+    key = eval_of(name), function
+    value = draw_input(key[0], size, seed)
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
     if who == "ours":
-        import difflang
-        from gradbench.programs import arguments, find_function
-
         difflang.loads("fn warm(x: f32) -> f32 = x", name="warm")  # the parser's tables are made once for all programs
         start = time.process_time()
         jax.block_until_ready(find_function(name, function)(*arguments(name, value)))
     else:
-        twin = TWINS[name, function]
+        twin = TWINS[key]
         known, args = twin.prepare(value)
         start = time.process_time()
         jax.block_until_ready(jax.jit(twin.make(known))(*args))
@@ -160,26 +159,27 @@ def first_call_here(name: str, who: str, function: str, size: str, seed: int) ->
 
 
 def rows(args: argparse.Namespace) -> Iterator[Row]:
-    for name in args.evals or INPUTS:
-        for size in args.sizes or INPUTS[name]:
-            for function in [f for n, f in TWINS if n == name]:
+    for name in args.programs or (PHRASINGS if args.phrasings else DRAFTS):
+        for size in args.sizes or INPUTS[eval_of(name)]:
+            for function in [f for n, f in TWINS if n == eval_of(name)]:
                 yield measure(name, size, function, args)
 
 
 def summary(found: list[Row]) -> str:
-    """The geometric mean over the evals, where each eval counts once, by the mean over its rows."""
-    by_eval: dict[str, list[float]] = {}
+    """The geometric mean over the programs, where each counts once, by the mean over its rows."""
+    by_program: dict[str, list[float]] = {}
     for row in found:
         if row.ratio is not None:
-            by_eval.setdefault(row.name, []).append(row.ratio.median)
-    means = {name: statistics.geometric_mean(ratios) for name, ratios in by_eval.items()}
-    lines = [f"{name:10}{mean:8.3f}" for name, mean in means.items()]
-    return "\n".join([*lines, f"{'all':10}{statistics.geometric_mean(means.values()):8.3f}"])
+            by_program.setdefault(row.name, []).append(row.ratio.median)
+    means = {name: statistics.geometric_mean(ratios) for name, ratios in by_program.items()}
+    lines = [f"{name:16}{mean:8.3f}" for name, mean in means.items()]
+    return "\n".join([*lines, f"{'all':16}{statistics.geometric_mean(means.values()):8.3f}"])
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("evals", nargs="*", metavar="EVAL", help=f"all if none is named: {', '.join(INPUTS)}")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join((*DRAFTS, *PHRASINGS)))
+    parser.add_argument("--phrasings", action="store_true", help="if none is named: not the drafts but other words")
     parser.add_argument("--sizes", nargs="+", help="as in the table; all if none is named")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--block", type=float, default=0.02, help="seconds of one measurement")
@@ -188,8 +188,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--first-call-of", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if unknown := [name for name in args.evals if name not in INPUTS]:
-        parser.error(f"no eval {', '.join(unknown)}; there are {', '.join(INPUTS)}")
+    if unknown := [name for name in args.programs if name not in (*DRAFTS, *PHRASINGS)]:
+        parser.error(f"no program {', '.join(unknown)}; there are {', '.join((*DRAFTS, *PHRASINGS))}")
     return args
 
 
@@ -197,7 +197,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     args = options()
     if args.first_call_of:
-        print(first_call_here(args.evals[0], *args.first_call_of, args.seed))
+        print(first_call_here(args.programs[0], *args.first_call_of, args.seed))
         return
     found: list[Row] = []
     print("  ".join(HEADER))
