@@ -81,7 +81,6 @@ class Lowering:
         "frames",
         "functions",
         "in_loop",
-        "isolated",
         "jax",
         "keys",
         "on_print",
@@ -101,8 +100,6 @@ class Lowering:
         self.keys = StructuralKeys()
         self.segment_functions: dict[int, Callable[..., Any]] = {}
         self.census: RegionCensus | None = None
-        # Inside a function that XLA does not inline; there it does not assign layouts to transposed operands.
-        self.isolated = False
         self.in_loop = False
         self.batch_size = 1  # the product of the batch sizes of enclosing maps
         self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
@@ -167,7 +164,9 @@ class Lowering:
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if "accepts transposed" in eqn.op.traits and not self.isolated:
+        # XLA on the CPU moves the axes of a convolution itself only outside of loops, branches and functions; where it
+        # does not, any other order than the canonical one is a loop over single numbers, 20 to 90 times slower.
+        if "accepts transposed" in eqn.op.traits and self.platform != "cpu":
             return [
                 x if isinstance(x, DeferredTranspose) else self.array(v, env)
                 for v, x in zip(eqn.operands, found, strict=True)
@@ -245,12 +244,8 @@ class Lowering:
         # XLA on the CPU drops barriers before it plans memory; there the region is a function that is not inlined.
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
-        before, self.isolated = self.isolated, True
-        try:
-            with self.no_inline():
-                return self.function(body)(*arrays)
-        finally:
-            self.isolated = before
+        with self.no_inline():
+            return self.function(body)(*arrays)
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function call. A function with several calls is traced and lowered once; XLA inlines it later."""
