@@ -14,8 +14,8 @@ SMALL_LOOP_FLAG = f"--{BACKEND_OPTIONS}=xla_cpu_small_while_loop_byte_threshold=
 def set_xla_flags() -> None:
     """Have XLA on the CPU compile a loop with small steps into one kernel, unless such options are set already.
 
-    XLA reads its flags once per process, when JAX first asks for devices; afterwards this has no effect. As an option of
-    one compilation it does not exist.
+    XLA reads its flags once per process, when JAX first asks for devices; afterwards this has no effect. As an option
+    of one compilation it does not exist.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if BACKEND_OPTIONS not in flags:

@@ -28,6 +28,7 @@ NOT_WRITTEN = {
     "along": "a record's own sizes are asked for",
     "asked": "takes a function that nobody says which it is",
     "asked_adaptively": "takes a function that nobody says which it is",
+    "unmoved": "has no derivative, and says so by NaN",
     "unpacked": "its sizes fit together in one way only",
     "draw": "draws, and takes an enum",
     "drawn": "draws, and takes an enum",

@@ -58,6 +58,12 @@ def fold_constants(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "const", value=value, type=type)
 
 
+def fold_extremum(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Fold an extremum of constants, but for equal floats: of zeros of two signs engines keep different ones."""
+    a, b = [to.number(v) for v in eqn.operands]
+    return None if a == b and tensor_type(eqn.results[0]).dtype.is_float else fold_constants(to, eqn)
+
+
 FOLDABLE_OPS = tuple([op.name for op in OPS.values() if "correctly rounded" in op.traits])
 
 
@@ -254,6 +260,16 @@ RESHAPE_AND_CONSTANT_RULES = (
             on_vector(lambda x: apply_op("truncate", const_like(x, 1e300), dtype=I32)),
             on_vector(lambda x: apply_op("convert", const_like(x, 0.1), dtype=F32)),
             on_vector(lambda x: -const_like(x, 0.0)),
+        ),
+        operand_guard=(0, "const"),
+    ),
+    GuardedRule(
+        ("max", "min"),
+        fold_extremum,
+        (
+            on_ints(lambda x: apply_op("max", const_like(x, 3), const_like(x, 0))),
+            on_ints(lambda x: apply_op("min", const_like(x, 0), const_like(x, 0))),
+            on_vector(lambda x: apply_op("min", const_like(x, 0.5), const_like(x, -0.0))),
         ),
         operand_guard=(0, "const"),
     ),
