@@ -183,9 +183,12 @@ class ModuleStub(Struct, frozen=True, eq=False):
         for member in SLOPES:
             yield f"def {member}(self, wrt: int | str = 0) -> {mine}[_t.Any]: ..."
         yield f"def vmap(self, in_axes: {AXES} = 0, out_axes: int | _Sequence[int] = 0) -> {mine}[_R]: ..."
-        # Binding a `dim` parameter changes the signature.
-        if not any(is_dim(p.type) for p in decl.params):
-            yield f"def bind(self, **dims: int) -> {mine}[_R]: ..."
+        # These take tangents too, and binding a `dim` parameter changes the signature.
+        for member in ("jvp", "hvp"):
+            yield f"def {member}(self, {WRT}) -> _Function: ..."
+        yield "def jet(self, order: int, wrt: int | str = 0) -> _Function: ..."
+        bound = "_Function" if any(is_dim(p.type) for p in decl.params) else f"{mine}[_R]"
+        yield f"def bind(self, **dims: int) -> {bound}: ..."
 
     def result(self, decl: tree.Fn, generics: Bounds) -> str:
         if decl.result is not None:
