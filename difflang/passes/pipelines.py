@@ -25,6 +25,7 @@ from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
+from difflang.passes.update_in_place import update_in_place
 from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
 
 
@@ -133,6 +134,7 @@ CONTRACT_AFTER_LOOPS = Pass(
     "products that a reverse loop adds up are one contraction after the loop",
     needs=("differentiated",),
 )
+UPDATE_IN_PLACE = Pass(update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite")
 SINK_CONSTANTS = Pass(sink_constants, "constants move into the branches and loops that read them")
 
 # ---- The pipelines
@@ -181,6 +183,8 @@ OPTIMIZE_FULLY = Pipeline(
         Step(CONTRACT_AFTER_LOOPS),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         *ROUND * (ROUNDS - 1),
+        Step(UPDATE_IN_PLACE, "no pass has rules for what it makes"),
+        Step(DCE, if_changed=True),
     ),
 )
 OPTIMIZE_FOR_READING = Pipeline(

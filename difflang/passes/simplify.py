@@ -11,6 +11,7 @@ from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES
 from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES
 from difflang.passes.rules.reshapes_and_constants import RESHAPE_AND_CONSTANT_RULES
 from difflang.passes.rules.rewriter import OpPattern, OpRules, ProgramPairRewrite, Rewriter, pattern_from_graph
+from difflang.passes.rules.stored_windows import STORED_WINDOW_RULES
 from difflang.passes.rules.value_properties import VALUE_PROPERTY_RULES
 
 
@@ -43,11 +44,17 @@ class Simplifier:
         return self.done.setdefault(graph, graph.with_eqns(rewriter.eqns).replace_results(to))
 
 
+GUARDED_RULES = (
+    *(*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES),
+    *STORED_WINDOW_RULES,
+)
+
+
 @cache
 def rules_by_op() -> dict[str, OpRules]:
     """Every rule, by the op of the equation that it rewrites."""
     table: dict[str, OpRules] = {}
-    for guarded in (*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES):
+    for guarded in GUARDED_RULES:
         for name in guarded.ops:
             table.setdefault(name, OpRules()).add(guarded.rewrite, guarded.operand_guard)
     for pair in ALGEBRAIC_IDENTITIES:

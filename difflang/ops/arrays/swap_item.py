@@ -1,4 +1,4 @@
-"""The `swap_item` op: puts an item into an array and returns the old one, as pushing to and popping from a stack do.
+"""The ops `swap_item` and `swap_window`: put a part into an array and return the old one, as a stack's push and pop do.
 
 The transpose of a swap is a swap: the cotangent of a stack is a stack that is popped where the other was
 pushed, and each step touches one item of it.
@@ -13,6 +13,12 @@ from difflang.ir.graph import Value
 from difflang.ir.op import MaybeValue, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.ops.ad_interface import or_zeros
+from difflang.ops.arrays.gather_scatter import (
+    clamped_window,
+    dynamic_update_reference,
+    dynamic_update_type,
+    start_operands,
+)
 from difflang.ops.op_factories import FixedOperand, OpExample, linear_op
 
 Operand = Value | UndefinedPrimal
@@ -36,13 +42,24 @@ def swap_item_reference(stack: Array, index: Array, x: Array) -> list[Array]:
 
 def swap_item_lower(jax: Jax, stack: JaxArray, index: JaxArray, x: JaxArray) -> list[JaxArray]:
     """In place. XLA copies an array unless it can prove that it is read before it is written: see Note [First read]."""
-    lax, last = jax.lax, np.int32(stack.shape[0] - 1)
-    at = lax.clamp(np.int32(0), index, last)
-    starts = (at, *[np.int32(0)] * (stack.ndim - 1))
-    item = lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False)
-    update = lax.expand_dims(x, (0,))
-    old, new = lax.cond(lax.le(at, last), old_then_new, new_then_old, item, update)
-    return [lax.dynamic_update_slice(stack, new, starts, allow_negative_indices=False), lax.squeeze(old, (0,))]
+    lax = jax.lax
+    starts = (index, *[np.int32(0)] * (stack.ndim - 1))
+    after, old = swap_window_lower(jax, stack, lax.expand_dims(x, (0,)), *starts)
+    return [after, lax.squeeze(old, (0,))]
+
+
+def swap_window_lower(jax: Jax, x: JaxArray, update: JaxArray, *starts: JaxArray) -> list[JaxArray]:
+    """In place, if the window is not all of the array."""
+    lax = jax.lax
+    axis = next((a for a, (n, k) in enumerate(zip(x.shape, update.shape, strict=True)) if n != k), None)
+    if axis is None:
+        return [update, x]
+    last = np.asarray(x.shape[axis] - update.shape[axis], starts[axis].dtype)
+    at = lax.clamp(last.dtype.type(0), starts[axis], last)
+    starts = (*starts[:axis], at, *starts[axis + 1 :])
+    found = lax.dynamic_slice(x, starts, update.shape, allow_negative_indices=False)
+    old, new = lax.cond(lax.le(at, last), old_then_new, new_then_old, found, update)
+    return [lax.dynamic_update_slice(x, new, starts, allow_negative_indices=False), old]
 
 
 def old_then_new(old: JaxArray, new: JaxArray) -> tuple[JaxArray, JaxArray]:
@@ -84,6 +101,48 @@ swap_item = linear_op(
         OpExample(((3,), FixedOperand(-1, I32), ())),
     ),
     doc="""The stack with `x` at a place, and what was there. A place outside is moved inside. Units: u, u -> u, u.""",
+)
+
+
+# ---- Windows
+
+
+def swap_window_type(same: TypeSolver, x: Tensor, update: Tensor, *starts: Tensor) -> tuple[Tensor, Tensor]:
+    return dynamic_update_type(same, x, update, *starts), update
+
+
+def swap_window_reference(x: Array, update: Array, *starts: Array) -> list[Array]:
+    window = clamped_window(x.shape, starts, update.shape)
+    return [dynamic_update_reference(x, update, *starts), np.array(x[window])]
+
+
+def swap_window_cotangents(
+    cts: tuple[MaybeValue, MaybeValue], x: Operand, update: Operand, *starts: Value
+) -> tuple[Value, Value]:
+    """The swap of cotangents."""
+    home = starts[0].home
+    back = swap_window(or_zeros(home, cts[0], x.type), or_zeros(home, cts[1], update.type), *starts)
+    return back[0], back[1]
+
+
+swap_window = linear_op(
+    "swap_window",
+    type=swap_window_type,
+    transpose=(
+        lambda cts, x, update, *starts: swap_window_cotangents(cts, x, update, *starts)[0],
+        lambda cts, x, update, *starts: swap_window_cotangents(cts, x, update, *starts)[1],
+        None,
+    ),
+    mask_transpose=lambda truths, number, x, update, *starts: swap_window(*truths, *starts)[number],
+    reference=swap_window_reference,
+    lower=swap_window_lower,
+    traits=("scatter",),
+    samples=(
+        OpExample(((5, 4), (3, 1), *start_operands(1, 2))),
+        OpExample(((5,), (3,), *start_operands(4))),
+        OpExample(((2, 3), (2, 3), *start_operands(0, 0))),
+    ),
+    doc="""`x` with a window replaced, and what was there: see `dynamic_update`. Units: u, u -> u, u.""",
 )
 
 

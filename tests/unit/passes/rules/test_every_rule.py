@@ -17,18 +17,14 @@ from difflang.ir.structural_equality import graphs_equal
 from difflang.ir.tensor_types import BOOL, C128, F32, F64, DType, Tensor, numpy_dtype
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
-from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
 from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES, ProgramPair
-from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES
-from difflang.passes.rules.reshapes_and_constants import RESHAPE_AND_CONSTANT_RULES
 from difflang.passes.rules.rewriter import GuardedRule
-from difflang.passes.rules.value_properties import VALUE_PROPERTY_RULES
-from difflang.passes.simplify import simplify
+from difflang.passes.simplify import GUARDED_RULES, simplify
 from support.graphs import SPECIAL, bits
 
 SAMPLES = [
     (rule, i)
-    for rule in (*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES)
+    for rule in GUARDED_RULES
     for i in range(len(rule.samples))
 ]
 
