@@ -21,6 +21,7 @@ from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
+from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
@@ -117,6 +118,7 @@ HOIST = Pass(hoist, "what is the same in every step leaves loops and maps")
 HOIST_FROM_NONEMPTY_LOOPS = Pass(
     hoist_from_nonempty_loops, "what is the same in every step leaves loops and maps that surely take one"
 )
+PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
 VECTORIZE_MAPS = Pass(vectorize_maps, "operations on whole arrays replace those of each instance of a map")
 VECTORIZE_BOUNDED_MAPS = Pass(
@@ -164,6 +166,8 @@ PREPARE = Pipeline(
     "before derivatives, so that little is differentiated",
     (
         *(DEAD_FIRST, Step(INLINE), Step(SIMPLIFY)),
+        Step(PROVE_COMPARISONS, "a step without checks has no failure to carry"),
+        SIMPLER_LATER,
         Step(UNROLL, "steps are differentiated with the code around them"),
         SIMPLER_LATER,
         *PREPARE_STEPS,
