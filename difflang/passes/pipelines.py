@@ -22,6 +22,7 @@ from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
 from difflang.passes.loops.index_bounds import prove_comparisons
+from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
@@ -119,6 +120,7 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
     hoist_from_nonempty_loops, "what is the same in every step leaves loops and maps that surely take one"
 )
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
+LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
 VECTORIZE_MAPS = Pass(vectorize_maps, "operations on whole arrays replace those of each instance of a map")
 VECTORIZE_BOUNDED_MAPS = Pass(
@@ -168,6 +170,9 @@ PREPARE = Pipeline(
         *(DEAD_FIRST, Step(INLINE), Step(SIMPLIFY)),
         Step(PROVE_COMPARISONS, "a step without checks has no failure to carry"),
         SIMPLER_LATER,
+        Step(CSE, "equal indices are one value"),
+        DEAD_FIRST,
+        Step(LOOPS_TO_MAPS, "their derivatives save and add nothing step by step"),
         Step(UNROLL, "steps are differentiated with the code around them"),
         SIMPLER_LATER,
         *PREPARE_STEPS,

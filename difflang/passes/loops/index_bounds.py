@@ -6,7 +6,7 @@ A counter is at least 0 and at most the limit of its loop less 1, which is such 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -203,25 +203,24 @@ class BoundsWalk:
                 inside = enter_regions(forms, eqn, depth)
                 pairs = zip(eqn.regions, inside, strict=True)
                 eqn = eqn.with_regions([self.graph(region, known, depth + 1) for region, known in pairs])
-            new = self.rewrite(eqn, forms, depth)
+            new, results = self.rewrite(eqn, forms, depth)
             for e in new:
                 learn(forms, e, depth)
             eqns += new
-            if new[-1] is not eqn and new[-1].results != eqn.results:
-                to |= zip(eqn.results, new[-1].results, strict=True)
+            to |= {a: b for a, b in zip(eqn.results, results, strict=True) if a is not b}
         return graph.with_eqns(eqns).replace_results(to)
 
-    def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> list[Eqn]:
-        """The equations in place of one; the last of them gives its results."""
+    def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], Sequence[Value]]:
+        """The equations in place of one, and its results."""
         raise NotImplementedError
 
 
 class ComparisonProver(BoundsWalk):
-    def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> list[Eqn]:
+    def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], Sequence[Value]]:
         found = known_comparison(forms, eqn)
-        if found is None:
-            return [eqn]
-        return [Eqn(const, (), eqn.results, {"value": found, "type": eqn.results[0].type}, (), eqn.span)]
+        if found is not None:
+            eqn = Eqn(const, (), eqn.results, {"value": found, "type": eqn.results[0].type}, (), eqn.span)
+        return [eqn], eqn.results
 
 
 def prove_comparisons(graph: Graph) -> Graph:

@@ -1,0 +1,226 @@
+"""What the steps of a loop do with a carry, where none needs the carry of another: add to it, write a window, count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
+from difflang.ops.arrays.shape_manipulation import reshape
+from difflang.ops.elementwise.linear_arithmetic import add, sub
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.loops.all_steps import AllSteps
+from difflang.passes.loops.index_bounds import Forms, Symbol
+
+Stacked = Mapping[Value, Value]
+
+
+class StepFacts(Struct, frozen=True, eq=False):
+    """A step, who makes and who reads its values, and what is known of its integers."""
+
+    graph: Graph
+    form: LoopAttrs
+    makers: Mapping[Value, Eqn]
+    users: Mapping[Value, Sequence[Eqn]]  # an equation as often as it reads the value
+    forms: Forms
+    counter: Symbol
+    length: int
+
+    def read_count(self, value: Value) -> int:
+        """How often the equations and the results of the step read a value."""
+        return len(self.users.get(value, ())) + self.graph.results.count(value)
+
+    def is_invariant(self, value: Value) -> bool:
+        """Whether every step computes it alike, from consts."""
+        todo = [value]
+        while todo:
+            value = todo.pop()
+            if value in self.form.parts(self.graph.params).consts:
+                continue
+            eqn = self.makers.get(value)
+            if eqn is None or eqn.regions or not (eqn.op is const or eqn.op.elementwise):
+                return False
+            todo += eqn.operands
+        return True
+
+    def offset(self, value: Value) -> int | None:
+        """The number that is added to the step's own number, if an integer is their sum."""
+        form = self.forms.get(value)
+        return form.start if form is not None and form.terms == {self.counter: 1} else None
+
+
+class Accumulator(Struct, frozen=True, eq=False):
+    """A carry. `values` are what all steps must compute for it."""
+
+    param: Value
+    values: tuple[Value, ...]
+
+    def prepare(self, steps: AllSteps) -> None:
+        """Say what the steps read of the carry, where that is not what it is before the loop."""
+
+    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
+        """The carry after the loop."""
+        raise NotImplementedError
+
+
+def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
+    """What the steps do with a carry; None if one needs what another has made of it."""
+    param, result = facts.form.parts(facts.graph.params).carry[place], facts.graph.results[place]
+    if result is param:
+        return Unchanged(param, ())
+    write = facts.makers.get(result)
+    if write is not None and write.op is dynamic_update and write.operands[0] is param:
+        return classify_write(facts, param, write)
+    terms = added_terms(facts, result, param)
+    if terms is not None:
+        return Sum(param, tuple(v for v, _ in terms), tuple(sign for _, sign in terms))
+    return None
+
+
+class Unchanged(Accumulator, frozen=True, eq=False):
+    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
+        return steps.outside[self.param]
+
+
+# ---- Sums
+
+
+class Sum(Accumulator, frozen=True, eq=False):
+    """A carry to which every step adds terms, or subtracts them."""
+
+    signs: tuple[int, ...]
+
+    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
+        total = steps.outside[self.param]
+        for value, sign in zip(self.values, self.signs, strict=True):
+            total = (add if sign > 0 else sub).one(total, steps.total(stacked[value]))
+        return total
+
+
+def added_terms(facts: StepFacts, result: Value, param: Value, reads: int = 1) -> list[tuple[Value, int]] | None:
+    """The terms that are added to a value, with their signs, if nothing else reads it."""
+    type = tensor_type(result)
+    # Sums of 16-bit floats are rounded at each step: a sum at once is another number.
+    if facts.read_count(param) != reads or (type.dtype.is_float and type.dtype.bits < 32):
+        return None
+    terms: list[tuple[Value, int]] = []
+    value = result
+    while value is not param:
+        eqn = facts.makers.get(value)
+        if eqn is None or eqn.op not in (add, sub) or facts.read_count(value) > 1:
+            return None
+        left, right = eqn.operands
+        # The carry is what a chain of sums begins with, on either side of an addition.
+        if eqn.op is add and not leads_to(facts, left, param):
+            left, right = right, left
+        terms.append((right, 1 if eqn.op is add else -1))
+        value = left
+    return terms[::-1]
+
+
+def leads_to(facts: StepFacts, value: Value, param: Value) -> bool:
+    """Whether a chain of sums begins with a value, always on the left; the value may itself be that."""
+    while value is not param:
+        eqn = facts.makers.get(value)
+        if eqn is None or eqn.op not in (add, sub):
+            return False
+        value = eqn.operands[0]
+    return True
+
+
+# ---- Windows of arrays
+
+
+class Window(Accumulator, frozen=True, eq=False):
+    """An array of which step i writes the window at `starts`, moved by i along `axis`, or one window along none.
+
+    It adds the values to what stands there if there are signs, otherwise there is one value, and it stands there then.
+    """
+
+    starts: tuple[Value, ...]
+    shape: tuple[int, ...]
+    signs: tuple[int, ...]
+    axis: int | None = None
+    offset: int = 0
+
+    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
+        array, build = steps.outside[self.param], steps.builder
+        starts = [
+            build.const(self.offset, s.type) if a == self.axis else steps.invariant(s)
+            for a, s in enumerate(self.starts)
+        ]
+        sizes = tuple([steps.length if a == self.axis else n for a, n in enumerate(self.shape)])
+        whole = sizes == tensor_type(array).shape
+        block = array if whole else build.one("dynamic_slice", array, *starts, sizes=sizes)
+        if not self.signs:
+            block = steps.where_taken(self.along_axis(steps, stacked[self.values[0]]), block, self.axis or 0)
+        for value, sign in zip(self.values, self.signs, strict=False):
+            block = (add if sign > 0 else sub).one(block, self.block_of(steps, stacked[value]))
+        return block if whole else build.one("dynamic_update", array, block, *starts)
+
+    def block_of(self, steps: AllSteps, stacked: Value) -> Value:
+        """What all steps add, in the shape of their block."""
+        if self.axis is None:
+            return steps.builder.one("reshape", steps.total(stacked), shape=self.shape)
+        block = self.along_axis(steps, stacked)
+        return steps.where_taken(block, steps.builder.const(0, block.type), self.axis)
+
+    def along_axis(self, steps: AllSteps, stacked: Value) -> Value:
+        """The windows of all steps side by side."""
+        assert self.axis is not None
+        rest = (*self.shape[: self.axis], *self.shape[self.axis + 1 :])
+        windows = steps.builder.one("reshape", stacked, shape=(steps.length, *rest))
+        if self.axis == 0:
+            return windows
+        perm = (*range(1, self.axis + 1), 0, *range(self.axis + 1, len(self.shape)))
+        return steps.builder.one("transpose", windows, perm=perm)
+
+
+def classify_write(facts: StepFacts, param: Value, write: Eqn) -> Window | None:
+    """An array of which each step writes a window of its own, or all add to the same one."""
+    _, update, *starts = write.operands
+    shape = tuple(map(static_size, tensor_type(update).shape))
+    reads = [e for e in facts.users.get(param, ()) if e is not write]
+    own = all(e.op is dynamic_slice and e.operands[1:] == tuple(starts) and e.results[0].type == update.type for e in reads)
+    if not own or facts.read_count(write.results[0]) > 1 or param in (update, *starts):
+        return None
+    terms = window_terms(facts, update, reads[0].results[0]) if len(reads) == 1 else None
+    values, signs = ((update,), ()) if not terms else (tuple(v for v, _ in terms), tuple(n for _, n in terms))
+    moving = [a for a, s in enumerate(starts) if not facts.is_invariant(s)]
+    if not moving:
+        return Window(param, values, tuple(starts), shape, signs) if signs else None
+    if len(moving) > 1 or shape[moving[0]] != 1:
+        return None
+    (axis,) = moving
+    offset = facts.offset(starts[axis])
+    size = static_size(tensor_type(param).shape[axis])
+    if offset is None or offset < 0 or offset + facts.length > size:
+        return None
+    return Window(param, values, tuple(starts), shape, signs, axis, offset)
+
+
+def window_terms(facts: StepFacts, update: Value, window: Value) -> list[tuple[Value, int]] | None:
+    """The terms that are added to a window, if nothing else reads what stood there."""
+    update, window = without_reshapes(facts, update), window
+    while (read := sole_reshape(facts, window)) is not None:
+        window = read
+    return added_terms(facts, update, window)
+
+
+def without_reshapes(facts: StepFacts, value: Value) -> Value:
+    """The value before reshapes that nothing else reads."""
+    while (eqn := facts.makers.get(value)) is not None and eqn.op is reshape and facts.read_count(value) == 1:
+        (value,) = eqn.operands
+    return value
+
+
+def sole_reshape(facts: StepFacts, value: Value) -> Value | None:
+    """The reshape of a value, if it is its only reader."""
+    users = facts.users.get(value, ())
+    alone = facts.read_count(value) == 1 and len(users) == 1 and users[0].op is reshape
+    return users[0].results[0] if alone else None

@@ -1,0 +1,58 @@
+"""All steps of a loop at once: values of the step, stacked along a first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, field
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.control.map import map_
+from difflang.ops.elementwise.linear_arithmetic import select
+from difflang.ops.op_factories import tensor_type
+
+
+class AllSteps(Struct, eq=False):
+    """Emits into `builder` what all steps compute. `outside` has the consts of the step and its carries before it."""
+
+    builder: Builder
+    step: Graph
+    makers: Mapping[Value, Eqn]
+    outside: dict[Value, Value]
+    limit: Value | None  # the number of steps, where the run decides it
+    length: int
+    items: dict[Value, Value] = field(default_factory=dict)  # for params of the step, those of all steps in one array
+
+    def compute(self, values: Iterable[Value]) -> dict[Value, Value]:
+        """Values of the step, those of all steps in one array."""
+        results = tuple(dict.fromkeys(values))
+        shared = [p for p in self.step.params if p not in self.items]
+        body = Graph((*shared, *self.items), self.step.eqns, results, self.step.name)
+        operands = [*[self.outside[p] for p in shared], *self.items.values()]
+        found = self.builder.emit(map_, operands, (body,), consts=len(shared), length=self.length)
+        return dict(zip(results, found, strict=True))
+
+    def invariant(self, value: Value) -> Value:
+        """The value that every step computes alike, outside the loop."""
+        if value in self.outside:
+            return self.outside[value]
+        eqn = self.makers[value]
+        results = self.builder.copy(eqn, tuple([self.invariant(v) for v in eqn.operands]))
+        self.outside |= zip(eqn.results, results, strict=True)
+        return self.outside[value]
+
+    def where_taken(self, stacked: Value, otherwise: Value, axis: int = 0) -> Value:
+        """An array of all steps along an axis, with another in place of the steps that are not taken."""
+        if self.limit is None:
+            return stacked
+        type = tensor_type(stacked)
+        number = self.builder.one("iota", type=Tensor(tensor_type(self.limit).dtype, type.shape), axis=axis)
+        most = self.builder.one("broadcast", self.limit, shape=type.shape, axes=())
+        return select.one(self.builder.one("lt", number, most), stacked, otherwise)
+
+    def total(self, stacked: Value) -> Value:
+        """The sum over the steps that are taken."""
+        nothing = self.builder.const(0, stacked.type)
+        return self.builder.one("reduce_sum", self.where_taken(stacked, nothing), axes=(0,))

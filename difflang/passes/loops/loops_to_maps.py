@@ -1,0 +1,158 @@
+"""Loops whose steps need nothing of each other become a map and reductions.
+
+A step may add to a carry, write its own window of an array, or count; it may read of a carry only the window that it
+writes. Then all steps can be computed at once: sums are reduced, windows are one block, counters are known beforehand.
+The map is vectorized and its sums of products contracted like those of a comprehension. A loop whose limit the run
+knows, but which other loops bound, runs to that bound, and what is beyond the limit counts for nothing.
+A recurrence, a condition, an effect or a decorator keeps a loop as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from msgspec import Struct
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.tensor_types import Tensor
+from difflang.ops.arrays.axis_reductions import reduce_sum
+from difflang.ops.control.call import call
+from difflang.ops.control.cond import cond
+from difflang.ops.control.map import map_
+from difflang.ops.elementwise.linear_arithmetic import mul
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
+from difflang.ops.loop.step_transpose import INDEX
+from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.loops.accumulators import Accumulator, StepFacts, classify_carry
+from difflang.passes.loops.all_steps import AllSteps
+from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound, enter_loop, learn
+
+MAX_NUMBERS = 2**24  # a value of all steps may have this many numbers
+MAX_RATIO = 4  # or this many times those that the loop reads
+DEFAULT_KEEP = (0, 0)
+
+
+def loops_to_maps(graph: Graph) -> Graph:
+    """Replace loops without recurrence by maps and reductions; sums may be added in another order. Cost: linear."""
+    if not any(e.op is loop for g in graphs_postorder(graph)[0] for e in g.eqns):
+        return graph
+    return LoopConverter().function(graph)
+
+
+class LoopConverter(BoundsWalk):
+    def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], Sequence[Value]]:
+        found = independent_steps(eqn, forms, depth) if eqn.op is loop else None
+        return found or ([eqn], eqn.results)
+
+
+def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], list[Value]] | None:
+    """The equations and the results of a loop whose steps can be computed at once."""
+    length = step_bound(eqn, forms)
+    if length is None or not has_simple_steps(eqn):
+        return None
+    facts = step_facts(eqn, forms, depth, length)
+    carries: list[Accumulator] = []
+    for place in range(LoopAttrs.of(eqn).carry):
+        found = classify_carry(facts, place)
+        if found is None:
+            return None
+        carries.append(found)
+    if not carries or not fits(eqn, length, {v for c in carries for v in c.values}):
+        return None
+    return emit_all_steps(eqn, carries, facts)
+
+
+def step_bound(eqn: Eqn, forms: Forms) -> int | None:
+    """The greatest number of steps that a loop can take, if that is known and it has no other end."""
+    form = LoopAttrs.of(eqn)
+    if len(eqn.regions) > 1 or form.reverse or form.keep != DEFAULT_KEEP or form.host or form.reversible:
+        return None
+    if form.exact:
+        return form.length if isinstance(form.length, int) and form.length > 1 else None
+    # A loop of run-time length with items or outputs has those of a length of their own.
+    if form.length is not None or len(eqn.results) > 1 + form.carry:
+        return None
+    bound = counter_bound(forms, eqn)
+    most = bound.maximum if bound is not None else None
+    return most + 1 if most is not None and most > 0 else None
+
+
+def has_simple_steps(eqn: Eqn) -> bool:
+    """Whether all values are arrays, and no step has an effect, a derivative or a loop of run-time length."""
+    if eqn.effectful or not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+        return False
+    inner = [e for g in graphs_postorder(eqn.regions[0])[0] for e in g.eqns]
+    return all([is_simple(e) for e in inner])
+
+
+def is_simple(eqn: Eqn) -> bool:
+    if eqn.op is loop:
+        return bool(eqn.attrs["exact"]) and len(eqn.regions) == 1
+    return (not eqn.regions and "pinned" not in eqn.op.traits) or eqn.op in (map_, cond, call)
+
+
+def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int) -> StepFacts:
+    step, form = eqn.regions[0], LoopAttrs.of(eqn)
+    inside = enter_loop(forms, eqn, depth)[0]
+    for e in step.eqns:
+        learn(inside, e, depth + 1)
+    (counter,) = inside[step.params[0]].terms
+    makers = {r: e for e in step.eqns for r in e.results}
+    users: dict[Value, list[Eqn]] = {}
+    for e in step.eqns:
+        for v in e.operands:
+            users.setdefault(v, []).append(e)
+    return StepFacts(step, form, makers, users, inside, counter, length)
+
+
+def fits(eqn: Eqn, length: int, results: set[Value]) -> bool:
+    """Whether what a step computes is small for all steps at once, but for products that are summed."""
+    step = eqn.regions[0]
+    most = max([largest(g) for g in graphs_postorder(step)[0]], default=0)
+    most = max([most, *map(number_count, results)])
+    form = LoopAttrs.of(eqn)
+    reads = sum(map(number_count, eqn.operands[1 : 1 + form.consts])) + sum(map(number_count, form.parts(eqn.operands).xs))
+    return length * most <= max(MAX_NUMBERS, MAX_RATIO * reads)
+
+
+def largest(graph: Graph) -> int:
+    """The most numbers of one value, products that are only summed left out: they become contractions."""
+    readers: dict[Value, list[Eqn]] = {}
+    for e in graph.eqns:
+        for v in e.operands:
+            readers.setdefault(v, []).append(e)
+    sizes = [
+        number_count(r)
+        for e in graph.eqns
+        for r in e.results
+        if not (e.op is mul and r in readers and all(reader.op is reduce_sum for reader in readers[r]))
+    ]
+    return max(sizes, default=0)
+
+
+def number_count(value: Value) -> int:
+    return prod(map(static_size, tensor_type(value).shape))
+
+
+def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tuple[list[Eqn], list[Value]]:
+    """A map over the steps, and what its results make of the carries."""
+    form, step, length = facts.form, facts.graph, facts.length
+    builder = Builder(span=eqn.span)
+    inner = [builder.param(v.type, v.hint) for v in eqn.operands]
+    at, params = form.parts(inner), form.parts(step.params)
+    outside = dict(zip([*params.consts, *params.carry], [*at.consts, *at.carry], strict=True))
+    steps = AllSteps(builder, step, facts.makers, outside, None if form.exact else at.first, length)
+    steps.items |= {params.first: builder.one("iota", type=Tensor(INDEX.dtype, (length,)), axis=0)}
+    steps.items |= zip(params.xs, at.xs, strict=True)
+    for carry in carries:
+        carry.prepare(steps)
+    ys = step.results[form.carry :]
+    stacked = steps.compute([*[v for c in carries for v in c.values], *ys])
+    results = [carry.finish(steps, stacked) for carry in carries]
+    count = at.first if form.exact else builder.one("max", at.first, builder.const(0, at.first.type))
+    to = dict(zip(inner, eqn.operands, strict=True))
+    eqns = [e.replace_operands(to) for e in builder.eqns]
+    return eqns, [to.get(v, v) for v in (count, *results, *[stacked[y] for y in ys])]
