@@ -49,6 +49,8 @@ def write_logs(
         return {}
     # All or nothing: one variable that is read or carried makes the order of steps matter.
     kinds = write_only_arrays(loop)
+    if writes_by_counters(loop):
+        return {}
     logs = {b: WriteLog(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
     return logs if len(logs) == len(variables) and all(map(is_scatterable, logs.values())) else {}
 
@@ -185,6 +187,34 @@ def write_only_arrays(loop: tree.For) -> dict[str, WriteKind]:
             if mentions_any(names, *read) or kinds.setdefault(name, kind) != kind:
                 return {}
     return kinds if kinds.keys() == names else {}
+
+
+@lru_cache(maxsize=4096)
+def writes_by_counters(loop: tree.For) -> bool:
+    """Whether loops within loops write each array once, at their counters or at places that do not change in the loop.
+
+    Then they are a map and a reduction, without a scatter: `passes/loops/loops_to_maps`.
+    """
+    nodes = all_nodes(loop)
+    writes = [w for w in map(write_of_statement, nodes) if w is not None]
+    names = [name for name, _, _ in writes]
+    if not writes or len(names) > len(set(names)):
+        return False
+    bound = {n.name for n in nodes if isinstance(n, (tree.NamePattern, tree.Fn))}
+    loops = [n for n in nodes if isinstance(n, tree.For)]
+    counters = {n.pattern.name for n in loops if isinstance(n.pattern, tree.NamePattern) and is_plain_range(n.iterable)}
+    for _, kind, read in writes:
+        moving = [s for s in read[:-1] if not bound.isdisjoint(mentioned_names(s))]
+        found = {s.id for s in moving if isinstance(s, tree.Name)} & counters
+        if kind.op not in ("=", "+") or len(found) < len(moving):
+            return False
+        if kind.index_count == 1 and moving and len(loops) == 1:
+            return False  # one block of the array changes in any case
+    return True
+
+
+def is_plain_range(iterable: tree.Expr) -> bool:
+    return isinstance(iterable, tree.Range) and iterable.step is None
 
 
 def mentions_any(names: set[str], *parts: tree.Node) -> bool:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
 from difflang.ops.arrays.shape_manipulation import reshape
-from difflang.ops.elementwise.linear_arithmetic import add, sub
+from difflang.ops.elementwise.comparison_and_logic import eq, logical_and
+from difflang.ops.elementwise.linear_arithmetic import add, select, sub
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.all_steps import AllSteps
-from difflang.passes.loops.index_bounds import Forms, Symbol
+from difflang.passes.loops.index_bounds import Forms, Symbol, is_index
 
 Stacked = Mapping[Value, Value]
 
@@ -73,6 +73,8 @@ def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
     param, result = facts.form.parts(facts.graph.params).carry[place], facts.graph.results[place]
     if result is param:
         return Unchanged(param, ())
+    if (status := failure_status(facts, place)) is not None:
+        return FirstFailure(param, (status[1], result), status[0])
     write = facts.makers.get(result)
     if write is not None and write.op is dynamic_update and write.operands[0] is param:
         return classify_write(facts, param, write)
@@ -84,7 +86,7 @@ def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
 
 class Unchanged(Accumulator, frozen=True, eq=False):
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        return steps.outside[self.param]
+        return steps.before[self.param]
 
 
 # ---- Sums
@@ -96,7 +98,7 @@ class Sum(Accumulator, frozen=True, eq=False):
     signs: tuple[int, ...]
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        total = steps.outside[self.param]
+        total = steps.before[self.param]
         for value, sign in zip(self.values, self.signs, strict=True):
             total = (add if sign > 0 else sub).one(total, steps.total(stacked[value]))
         return total
@@ -133,6 +135,70 @@ def leads_to(facts: StepFacts, value: Value, param: Value) -> bool:
     return True
 
 
+# ---- Failures
+
+
+class FirstFailure(Accumulator, frozen=True, eq=False):
+    """A part of the failure word, which the first step that fails sets. The first value is that of `status`, 0 if none.
+
+    All steps are computed as if none before had failed.
+    """
+
+    status: Value
+
+    def prepare(self, steps: AllSteps) -> None:
+        steps.outside[self.status] = steps.builder.const(0, self.status.type)
+
+    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
+        status, own = [stacked[v] for v in self.values]
+        build, none = steps.builder, steps.builder.const(0, status.type)
+        failed = build.one("ne", steps.where_taken(status, none), none)
+        first = build.one("argmax", build.one("truncate", failed, dtype=tensor_type(status).dtype), axis=0)
+        here = build.one("reshape", build.one("dynamic_slice", own, first, sizes=(1,)), shape=())
+        before = steps.before[self.status]
+        fine = build.one("eq", before, build.const(0, before.type))
+        sets = build.one("logical_and", fine, build.one("reduce_any", failed, axes=(0,)))
+        return select.one(sets, here, steps.before[self.param])
+
+
+def failure_status(facts: StepFacts, place: int) -> tuple[Value, Value] | None:
+    """The param and the result of the status of the failure word that a carry is part of.
+
+    Values that depend on the word do not matter: once it is set, the program has failed.
+    """
+    choices = chosen_by(facts, place)
+    for other, param in enumerate(facts.form.parts(facts.graph.params).carry) if choices else ():
+        # All parts of a word change by the same conditions, and these read the status.
+        same = chosen_by(facts, other) or []
+        if [c for c, _ in same] == [c for c, _ in choices or ()] and all(is_unset(facts, *pair) for pair in same):
+            return param, facts.graph.results[other]
+    return None
+
+
+def chosen_by(facts: StepFacts, place: int) -> list[tuple[Value, Value]] | None:
+    """The conditions on which a step replaces an integer that it carries, each with the integer that it replaces."""
+    param, value = facts.form.parts(facts.graph.params).carry[place], facts.graph.results[place]
+    found: list[tuple[Value, Value]] = []
+    while value is not param:
+        eqn = facts.makers.get(value)
+        if eqn is None or eqn.op is not select or not is_index(value):
+            return None
+        condition, _, value = eqn.operands
+        found.append((condition, value))
+    return found
+
+
+def is_unset(facts: StepFacts, condition: Value, status: Value) -> bool:
+    """Whether a condition holds only if a status is 0."""
+    both = facts.makers.get(condition)
+    for part in both.operands if both is not None and both.op is logical_and else ():
+        compare = facts.makers.get(part)
+        if compare is not None and compare.op is eq and compare.operands[0] is status:
+            zero = facts.forms.get(compare.operands[1])
+            return zero is not None and not zero.terms and zero.start == 0
+    return False
+
+
 # ---- Windows of arrays
 
 
@@ -149,7 +215,7 @@ class Window(Accumulator, frozen=True, eq=False):
     offset: int = 0
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        array, build = steps.outside[self.param], steps.builder
+        array, build = steps.before[self.param], steps.builder
         starts = [
             build.const(self.offset, s.type) if a == self.axis else steps.invariant(s)
             for a, s in enumerate(self.starts)
@@ -190,7 +256,9 @@ def classify_write(facts: StepFacts, param: Value, write: Eqn) -> Window | None:
     if not own or facts.read_count(write.results[0]) > 1 or param in (update, *starts):
         return None
     terms = window_terms(facts, update, reads[0].results[0]) if len(reads) == 1 else None
-    values, signs = ((update,), ()) if not terms else (tuple(v for v, _ in terms), tuple(n for _, n in terms))
+    # All steps are put into the shape of their windows at once: a sum of numbers is contracted, one of windows is not.
+    found = [update] if not terms else [v for v, _ in terms]
+    values, signs = tuple([before_reshapes(facts, v) for v in found]), tuple([n for _, n in terms or ()])
     moving = [a for a, s in enumerate(starts) if not facts.is_invariant(s)]
     if not moving:
         return Window(param, values, tuple(starts), shape, signs) if signs else None
@@ -215,6 +283,13 @@ def window_terms(facts: StepFacts, update: Value, window: Value) -> list[tuple[V
 def without_reshapes(facts: StepFacts, value: Value) -> Value:
     """The value before reshapes that nothing else reads."""
     while (eqn := facts.makers.get(value)) is not None and eqn.op is reshape and facts.read_count(value) == 1:
+        (value,) = eqn.operands
+    return value
+
+
+def before_reshapes(facts: StepFacts, value: Value) -> Value:
+    """The value before reshapes."""
+    while (eqn := facts.makers.get(value)) is not None and eqn.op is reshape:
         (value,) = eqn.operands
     return value
 

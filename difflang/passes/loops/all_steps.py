@@ -15,12 +15,13 @@ from difflang.ops.op_factories import tensor_type
 
 
 class AllSteps(Struct, eq=False):
-    """Emits into `builder` what all steps compute. `outside` has the consts of the step and its carries before it."""
+    """Emits into `builder` what all steps compute. `outside` has what all steps take for the consts and the carries of a step."""
 
     builder: Builder
     step: Graph
     makers: Mapping[Value, Eqn]
     outside: dict[Value, Value]
+    before: Mapping[Value, Value]  # the carries of the step before the loop
     limit: Value | None  # the number of steps, where the run decides it
     length: int
     items: dict[Value, Value] = field(default_factory=dict)  # for params of the step, those of all steps in one array
@@ -28,9 +29,15 @@ class AllSteps(Struct, eq=False):
     def compute(self, values: Iterable[Value]) -> dict[Value, Value]:
         """Values of the step, those of all steps in one array."""
         results = tuple(dict.fromkeys(values))
-        shared = [p for p in self.step.params if p not in self.items]
-        body = Graph((*shared, *self.items), self.step.eqns, results, self.step.name)
-        operands = [*[self.outside[p] for p in shared], *self.items.values()]
+        needed, eqns = set(results), list[Eqn]()
+        for eqn in reversed(self.step.eqns):
+            if eqn.effectful or not needed.isdisjoint(eqn.results):
+                needed.update(eqn.operands)
+                eqns.append(eqn)
+        params = [p for p in self.step.params if p in needed]
+        shared, items = [p for p in params if p not in self.items], [p for p in params if p in self.items]
+        body = Graph((*shared, *items), tuple(eqns[::-1]), results, self.step.name)
+        operands = [*[self.outside[p] for p in shared], *[self.items[p] for p in items]]
         found = self.builder.emit(map_, operands, (body,), consts=len(shared), length=self.length)
         return dict(zip(results, found, strict=True))
 

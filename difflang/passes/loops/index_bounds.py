@@ -217,14 +217,18 @@ class BoundsWalk:
 
 class ComparisonProver(BoundsWalk):
     def rewrite(self, eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], Sequence[Value]]:
-        found = known_comparison(forms, eqn)
+        found, results = known_comparison(forms, eqn), eqn.results
+        if eqn.op in (max_, min_) and all(v in forms for v in eqn.operands):
+            # One that is known to be the greater or the smaller has its form.
+            same = index_form(forms, eqn, depth)
+            results = [v for v in eqn.operands if forms[v] is same][:1] or results
         if found is not None:
             eqn = Eqn(const, (), eqn.results, {"value": found, "type": eqn.results[0].type}, (), eqn.span)
-        return [eqn], eqn.results
+        return [eqn], eqn.results if found is not None else results
 
 
 def prove_comparisons(graph: Graph) -> Graph:
-    """Replace comparisons of integers whose outcome follows from the limits of loops. Cost: linear."""
+    """Replace comparisons and extrema of integers that follow from the limits of loops. Cost: linear."""
     if not any(e.op is loop for g in graphs_postorder(graph)[0] for e in g.eqns):
         return graph
     return ComparisonProver().function(graph)

@@ -143,8 +143,9 @@ def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tu
     builder = Builder(span=eqn.span)
     inner = [builder.param(v.type, v.hint) for v in eqn.operands]
     at, params = form.parts(inner), form.parts(step.params)
-    outside = dict(zip([*params.consts, *params.carry], [*at.consts, *at.carry], strict=True))
-    steps = AllSteps(builder, step, facts.makers, outside, None if form.exact else at.first, length)
+    before = dict(zip(params.carry, at.carry, strict=True))
+    outside = {**before, **dict(zip(params.consts, at.consts, strict=True))}
+    steps = AllSteps(builder, step, facts.makers, outside, before, None if form.exact else at.first, length)
     steps.items |= {params.first: builder.one("iota", type=Tensor(INDEX.dtype, (length,)), axis=0)}
     steps.items |= zip(params.xs, at.xs, strict=True)
     for carry in carries:
