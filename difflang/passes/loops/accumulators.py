@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from msgspec import Struct
-
-from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ops.arrays.constants import const
+from difflang.ir.graph import Eqn, Value
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
 from difflang.ops.arrays.shape_manipulation import reshape
-from difflang.ops.elementwise.comparison_and_logic import eq, logical_and
-from difflang.ops.elementwise.linear_arithmetic import add, select, sub
-from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.elementwise.linear_arithmetic import add, sub
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.all_steps import AllSteps
-from difflang.passes.loops.index_bounds import Forms, Symbol, is_index
-
-Stacked = Mapping[Value, Value]
-
-
-class StepFacts(Struct, frozen=True, eq=False):
-    """A step, who makes and who reads its values, and what is known of its integers."""
-
-    graph: Graph
-    form: LoopAttrs
-    makers: Mapping[Value, Eqn]
-    users: Mapping[Value, Sequence[Eqn]]  # an equation as often as it reads the value
-    forms: Forms
-    counter: Symbol
-    length: int
-
-    def read_count(self, value: Value) -> int:
-        """How often the equations and the results of the step read a value."""
-        return len(self.users.get(value, ())) + self.graph.results.count(value)
-
-    def is_invariant(self, value: Value) -> bool:
-        """Whether every step computes it alike, from consts."""
-        todo = [value]
-        while todo:
-            value = todo.pop()
-            if value in self.form.parts(self.graph.params).consts:
-                continue
-            eqn = self.makers.get(value)
-            if eqn is None or eqn.regions or not (eqn.op is const or eqn.op.elementwise):
-                return False
-            todo += eqn.operands
-        return True
-
-    def offset(self, value: Value) -> int | None:
-        """The number that is added to the step's own number, if an integer is their sum."""
-        form = self.forms.get(value)
-        return form.start if form is not None and form.terms == {self.counter: 1} else None
-
-
-class Accumulator(Struct, frozen=True, eq=False):
-    """A carry. `values` are what all steps must compute for it."""
-
-    param: Value
-    values: tuple[Value, ...]
-
-    def prepare(self, steps: AllSteps) -> None:
-        """Say what the steps read of the carry, where that is not what it is before the loop."""
-
-    def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        """The carry after the loop."""
-        raise NotImplementedError
+from difflang.passes.loops.first_choices import FirstFailure, classify_extremum, failure_status
+from difflang.passes.loops.index_bounds import is_index
+from difflang.passes.loops.step_facts import Accumulator, Stacked, StepFacts
 
 
 def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
     """What the steps do with a carry; None if one needs what another has made of it."""
-    param, result = facts.form.parts(facts.graph.params).carry[place], facts.graph.results[place]
+    param, result = facts.carry[place], facts.graph.results[place]
     if result is param:
         return Unchanged(param, ())
     if (status := failure_status(facts, place)) is not None:
@@ -81,7 +26,7 @@ def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
     terms = added_terms(facts, result, param)
     if terms is not None:
         return Sum(param, tuple(v for v, _ in terms), tuple(sign for _, sign in terms))
-    return None
+    return classify_counter(facts, param, result) or classify_extremum(facts, place)
 
 
 class Unchanged(Accumulator, frozen=True, eq=False):
@@ -135,68 +80,35 @@ def leads_to(facts: StepFacts, value: Value, param: Value) -> bool:
     return True
 
 
-# ---- Failures
+class Count(Accumulator, frozen=True, eq=False):
+    """An integer that grows by the value in each step, and that the steps read."""
 
-
-class FirstFailure(Accumulator, frozen=True, eq=False):
-    """A part of the failure word, which the first step that fails sets. The first value is that of `status`, 0 if none.
-
-    All steps are computed as if none before had failed.
-    """
-
-    status: Value
+    invariant: bool
 
     def prepare(self, steps: AllSteps) -> None:
-        steps.outside[self.status] = steps.builder.const(0, self.status.type)
+        build, (step,) = steps.builder, self.values
+        before = build.one("broadcast", steps.before[self.param], shape=(steps.length,), axes=())
+        if self.invariant:
+            each = build.one("broadcast", steps.invariant(step), shape=(steps.length,), axes=())
+            grown = build.one("iota", type=each.type, axis=0) * each
+        else:
+            all_steps = steps.compute([step])[step]
+            grown = build.one("cumsum", all_steps, axis=0, reverse=False) - all_steps
+        steps.items[self.param] = before + grown
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        status, own = [stacked[v] for v in self.values]
-        build, none = steps.builder, steps.builder.const(0, status.type)
-        failed = build.one("ne", steps.where_taken(status, none), none)
-        first = build.one("argmax", build.one("truncate", failed, dtype=tensor_type(status).dtype), axis=0)
-        here = build.one("reshape", build.one("dynamic_slice", own, first, sizes=(1,)), shape=())
-        before = steps.before[self.status]
-        fine = build.one("eq", before, build.const(0, before.type))
-        sets = build.one("logical_and", fine, build.one("reduce_any", failed, axes=(0,)))
-        return select.one(sets, here, steps.before[self.param])
+        (step,) = self.values
+        return add.one(steps.before[self.param], steps.total(stacked[step]))
 
 
-def failure_status(facts: StepFacts, place: int) -> tuple[Value, Value] | None:
-    """The param and the result of the status of the failure word that a carry is part of.
-
-    Values that depend on the word do not matter: once it is set, the program has failed.
-    """
-    choices = chosen_by(facts, place)
-    for other, param in enumerate(facts.form.parts(facts.graph.params).carry) if choices else ():
-        # All parts of a word change by the same conditions, and these read the status.
-        same = chosen_by(facts, other) or []
-        if [c for c, _ in same] == [c for c, _ in choices or ()] and all(is_unset(facts, *pair) for pair in same):
-            return param, facts.graph.results[other]
-    return None
-
-
-def chosen_by(facts: StepFacts, place: int) -> list[tuple[Value, Value]] | None:
-    """The conditions on which a step replaces an integer that it carries, each with the integer that it replaces."""
-    param, value = facts.form.parts(facts.graph.params).carry[place], facts.graph.results[place]
-    found: list[tuple[Value, Value]] = []
-    while value is not param:
-        eqn = facts.makers.get(value)
-        if eqn is None or eqn.op is not select or not is_index(value):
-            return None
-        condition, _, value = eqn.operands
-        found.append((condition, value))
-    return found
-
-
-def is_unset(facts: StepFacts, condition: Value, status: Value) -> bool:
-    """Whether a condition holds only if a status is 0."""
-    both = facts.makers.get(condition)
-    for part in both.operands if both is not None and both.op is logical_and else ():
-        compare = facts.makers.get(part)
-        if compare is not None and compare.op is eq and compare.operands[0] is status:
-            zero = facts.forms.get(compare.operands[1])
-            return zero is not None and not zero.terms and zero.start == 0
-    return False
+def classify_counter(facts: StepFacts, param: Value, result: Value) -> Count | None:
+    """An integer to which a step adds what does not depend on the steps before it."""
+    eqn = facts.makers.get(result)
+    if eqn is None or eqn.op is not add or not is_index(result) or param not in eqn.operands:
+        return None
+    left, right = eqn.operands
+    step = right if left is param else left
+    return None if facts.needs_carry(step) else Count(param, (step,), facts.is_invariant(step))
 
 
 # ---- Windows of arrays

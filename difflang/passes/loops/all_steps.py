@@ -25,6 +25,7 @@ class AllSteps(Struct, eq=False):
     limit: Value | None  # the number of steps, where the run decides it
     length: int
     items: dict[Value, Value] = field(default_factory=dict)  # for params of the step, those of all steps in one array
+    failures: dict[Value, tuple[Value, Value]] = field(default_factory=dict)  # by status: whether and where one is first
 
     def compute(self, values: Iterable[Value]) -> dict[Value, Value]:
         """Values of the step, those of all steps in one array."""
@@ -49,6 +50,13 @@ class AllSteps(Struct, eq=False):
         results = self.builder.copy(eqn, tuple([self.invariant(v) for v in eqn.operands]))
         self.outside |= zip(eqn.results, results, strict=True)
         return self.outside[value]
+
+    def step_at(self, stacked: Value, number: Value) -> Value:
+        """The value of the step of that number."""
+        rest = tensor_type(stacked).shape[1:]
+        starts = [number, *[self.builder.const(0, number.type) for _ in rest]]
+        item = self.builder.one("dynamic_slice", stacked, *starts, sizes=(1, *rest))
+        return self.builder.one("reshape", item, shape=rest)
 
     def where_taken(self, stacked: Value, otherwise: Value, axis: int = 0) -> Value:
         """An array of all steps along an axis, with another in place of the steps that are not taken."""

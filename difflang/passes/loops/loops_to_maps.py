@@ -26,9 +26,10 @@ from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.loops.accumulators import Accumulator, StepFacts, classify_carry
+from difflang.passes.loops.accumulators import classify_carry
 from difflang.passes.loops.all_steps import AllSteps
 from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound, enter_loop, learn
+from difflang.passes.loops.step_facts import Accumulator, StepFacts
 
 MAX_NUMBERS = 2**24  # a value of all steps may have this many numbers
 MAX_RATIO = 4  # or this many times those that the loop reads

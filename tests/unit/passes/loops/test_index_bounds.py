@@ -1,0 +1,24 @@
+"""Checks of indices that the limits of loops bound are gone, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+import difflang
+
+
+@pytest.mark.parametrize(
+    ("loops", "proved"),
+    [
+        ("for i in 0..n { for j in 0..i { y = sin(y + a[i, j]) } }", True),
+        ("for i in 0..n { for j in i..n { y = sin(y + a[i, j]) } }", True),
+        ("for i in 0..n { for j in i + 1..n { y = sin(y + a[i, j - 1]) } }", True),
+        ("for i in 0..n { for j in 0..n - i { y = sin(y + a[i, i + j]) } }", True),
+        ("for i in 0..n { for j in 0..n - i { y = sin(y + a[i, j + 1]) } }", False),
+        ("for i in 0..n { for j in 0..i { y = sin(y + a[2 * i - j, j]) } }", False),
+        ("for i in 0..m { for j in 0..i { y = sin(y + a[j, j]) } }", False),
+    ],
+)
+def test_bounds_of_nested_loops_prove_checks(loops: str, proved: bool) -> None:
+    m = difflang.loads(f"fn f(a: f64[n, n], m: i32) -> f64 {{\n var y = 0.0\n {loops}\n y\n}}\n")
+    assert ("failure" not in m.f.ir("optimized", "f64[5, 5]", "i32")) == proved
