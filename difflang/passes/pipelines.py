@@ -138,7 +138,9 @@ CONTRACT_AFTER_LOOPS = Pass(
     "products that a reverse loop adds up are one contraction after the loop",
     needs=("differentiated",),
 )
-UPDATE_IN_PLACE = Pass(update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite")
+UPDATE_IN_PLACE = Pass(
+    update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite"
+)
 SINK_CONSTANTS = Pass(sink_constants, "constants move into the branches and loops that read them")
 
 # ---- The pipelines

@@ -67,7 +67,12 @@ def windowed_sum(eqn: Eqn, makers: Mapping[Value, Eqn], readers: Mapping[Value, 
         if total is term or write is None or write.op not in (dynamic_update, scatter_add) or readers[term] > 1:
             continue
         base = makers.get(write.operands[0])
-        if base is None or base.op is not const or base.attrs.get("value") != NEUTRAL[eqn.op] or term.type == write.operands[1].type:
+        if (
+            base is None
+            or base.op is not const
+            or base.attrs.get("value") != NEUTRAL[eqn.op]
+            or term.type == write.operands[1].type
+        ):
             continue
         builder = Builder(span=eqn.span)
         reads = (total, *write.operands[1:])

@@ -6,10 +6,10 @@ from difflang.ir.graph import Eqn, Value
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
 from difflang.ops.arrays.shape_manipulation import reshape
 from difflang.ops.elementwise.linear_arithmetic import add, sub
+from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.all_steps import AllSteps
 from difflang.passes.loops.first_choices import FirstFailure, classify_extremum, failure_status
-from difflang.passes.loops.index_bounds import is_index
 from difflang.passes.loops.step_facts import Accumulator, Stacked, StepFacts
 
 
@@ -81,34 +81,36 @@ def leads_to(facts: StepFacts, value: Value, param: Value) -> bool:
 
 
 class Count(Accumulator, frozen=True, eq=False):
-    """An integer that grows by the value in each step, and that the steps read."""
+    """An integer that grows by `step`, and that the steps read."""
 
+    step: Value
     invariant: bool
 
     def prepare(self, steps: AllSteps) -> None:
-        build, (step,) = steps.builder, self.values
-        before = build.one("broadcast", steps.before[self.param], shape=(steps.length,), axes=())
+        # Not from the map of all steps, which reads it: a loop around this one would find that it depends on itself.
+        build, before = steps.builder, steps.before[self.param]
         if self.invariant:
-            each = build.one("broadcast", steps.invariant(step), shape=(steps.length,), axes=())
-            grown = build.one("iota", type=each.type, axis=0) * each
+            one = steps.invariant(self.step)
+            each = build.one("broadcast", one, shape=(steps.length,), axes=())
+            grown, total = build.one("iota", type=each.type, axis=0) * each, steps.count * one
         else:
-            all_steps = steps.compute([step])[step]
-            grown = build.one("cumsum", all_steps, axis=0, reverse=False) - all_steps
-        steps.items[self.param] = before + grown
+            each = steps.compute([self.step])[self.step]
+            grown, total = build.one("cumsum", each, axis=0, reverse=False) - each, steps.total(each)
+        steps.items[self.param] = build.one("broadcast", before, shape=(steps.length,), axes=()) + grown
+        steps.after[self.param] = before + total
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        (step,) = self.values
-        return add.one(steps.before[self.param], steps.total(stacked[step]))
+        return steps.after[self.param]
 
 
 def classify_counter(facts: StepFacts, param: Value, result: Value) -> Count | None:
     """An integer to which a step adds what does not depend on the steps before it."""
     eqn = facts.makers.get(result)
-    if eqn is None or eqn.op is not add or not is_index(result) or param not in eqn.operands:
+    if eqn is None or eqn.op is not add or param.type != INDEX or param not in eqn.operands:
         return None
     left, right = eqn.operands
     step = right if left is param else left
-    return None if facts.needs_carry(step) else Count(param, (step,), facts.is_invariant(step))
+    return None if facts.needs_carry(step) else Count(param, (), step, facts.is_invariant(step))
 
 
 # ---- Windows of arrays
@@ -164,7 +166,9 @@ def classify_write(facts: StepFacts, param: Value, write: Eqn) -> Window | None:
     _, update, *starts = write.operands
     shape = tuple(map(static_size, tensor_type(update).shape))
     reads = [e for e in facts.users.get(param, ()) if e is not write]
-    own = all(e.op is dynamic_slice and e.operands[1:] == tuple(starts) and e.results[0].type == update.type for e in reads)
+    own = all(
+        e.op is dynamic_slice and e.operands[1:] == tuple(starts) and e.results[0].type == update.type for e in reads
+    )
     if not own or facts.read_count(write.results[0]) > 1 or param in (update, *starts):
         return None
     terms = window_terms(facts, update, reads[0].results[0]) if len(reads) == 1 else None

@@ -22,10 +22,14 @@ class AllSteps(Struct, eq=False):
     makers: Mapping[Value, Eqn]
     outside: dict[Value, Value]
     before: Mapping[Value, Value]  # the carries of the step before the loop
-    limit: Value | None  # the number of steps, where the run decides it
+    count: Value  # the number of steps
+    exact: bool  # whether that is `length`, and not less
     length: int
     items: dict[Value, Value] = field(default_factory=dict)  # for params of the step, those of all steps in one array
-    failures: dict[Value, tuple[Value, Value]] = field(default_factory=dict)  # by status: whether and where one is first
+    after: dict[Value, Value] = field(default_factory=dict)  # carries after the loop, where they are known beforehand
+    failures: dict[Value, tuple[Value, Value]] = field(
+        default_factory=dict
+    )  # by status: whether and where one is first
 
     def compute(self, values: Iterable[Value]) -> dict[Value, Value]:
         """Values of the step, those of all steps in one array."""
@@ -60,11 +64,11 @@ class AllSteps(Struct, eq=False):
 
     def where_taken(self, stacked: Value, otherwise: Value, axis: int = 0) -> Value:
         """An array of all steps along an axis, with another in place of the steps that are not taken."""
-        if self.limit is None:
+        if self.exact:
             return stacked
         type = tensor_type(stacked)
-        number = self.builder.one("iota", type=Tensor(tensor_type(self.limit).dtype, type.shape), axis=axis)
-        most = self.builder.one("broadcast", self.limit, shape=type.shape, axes=())
+        number = self.builder.one("iota", type=Tensor(tensor_type(self.count).dtype, type.shape), axis=axis)
+        most = self.builder.one("broadcast", self.count, shape=type.shape, axes=())
         return select.one(self.builder.one("lt", number, most), stacked, otherwise)
 
     def total(self, stacked: Value) -> Value:

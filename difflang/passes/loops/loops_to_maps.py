@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from msgspec import Struct
-
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.tensor_types import Tensor
@@ -115,7 +113,9 @@ def fits(eqn: Eqn, length: int, results: set[Value]) -> bool:
     most = max([largest(g) for g in graphs_postorder(step)[0]], default=0)
     most = max([most, *map(number_count, results)])
     form = LoopAttrs.of(eqn)
-    reads = sum(map(number_count, eqn.operands[1 : 1 + form.consts])) + sum(map(number_count, form.parts(eqn.operands).xs))
+    reads = sum(map(number_count, eqn.operands[1 : 1 + form.consts])) + sum(
+        map(number_count, form.parts(eqn.operands).xs)
+    )
     return length * most <= max(MAX_NUMBERS, MAX_RATIO * reads)
 
 
@@ -146,7 +146,8 @@ def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tu
     at, params = form.parts(inner), form.parts(step.params)
     before = dict(zip(params.carry, at.carry, strict=True))
     outside = {**before, **dict(zip(params.consts, at.consts, strict=True))}
-    steps = AllSteps(builder, step, facts.makers, outside, before, None if form.exact else at.first, length)
+    count = at.first if form.exact else builder.one("max", at.first, builder.const(0, at.first.type))
+    steps = AllSteps(builder, step, facts.makers, outside, before, count, form.exact, length)
     steps.items |= {params.first: builder.one("iota", type=Tensor(INDEX.dtype, (length,)), axis=0)}
     steps.items |= zip(params.xs, at.xs, strict=True)
     for carry in carries:
@@ -154,7 +155,6 @@ def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tu
     ys = step.results[form.carry :]
     stacked = steps.compute([*[v for c in carries for v in c.values], *ys])
     results = [carry.finish(steps, stacked) for carry in carries]
-    count = at.first if form.exact else builder.one("max", at.first, builder.const(0, at.first.type))
     to = dict(zip(inner, eqn.operands, strict=True))
     eqns = [e.replace_operands(to) for e in builder.eqns]
     return eqns, [to.get(v, v) for v in (count, *results, *[stacked[y] for y in ys])]

@@ -54,7 +54,9 @@ def program(name: str) -> Any:
     ],
 )
 def test_comparisons_and_recurrences_are_those_of_the_steps(body: str, numbers: list[float]) -> None:
-    m = difflang.loads(f"fn f(x: f64[n]) -> f64 where n > 0 {{\n var top = x[0]\n for i in 1..n {{ {body} }}\n top\n}}\n")
+    m = difflang.loads(
+        f"fn f(x: f64[n]) -> f64 where n > 0 {{\n var top = x[0]\n for i in 1..n {{ {body} }}\n top\n}}\n"
+    )
     top = numbers[0]
     for v in numbers[1:]:
         if ">" in body or "< top" in body:

@@ -22,11 +22,7 @@ from difflang.passes.rules.rewriter import GuardedRule
 from difflang.passes.simplify import GUARDED_RULES, simplify
 from support.graphs import SPECIAL, bits
 
-SAMPLES = [
-    (rule, i)
-    for rule in GUARDED_RULES
-    for i in range(len(rule.samples))
-]
+SAMPLES = [(rule, i) for rule in GUARDED_RULES for i in range(len(rule.samples))]
 
 
 def numbers(draw: Random, type: Tensor) -> Any:
