@@ -1,4 +1,4 @@
-"""Writes into arrays that touch only what they write: sums with an array of zeros but for a window, reads before writes.
+"""Writes into arrays touch only what they write: sums with zeros but for a window, and reads before writes.
 
 The transpose of a read is an array of zeros but for what was read, added to the cotangent of the whole array: in a loop
 that is a pass over the array at each step. The transpose of a write reads a window of a cotangent and sets it to zero.

@@ -15,7 +15,7 @@ from difflang.ops.op_factories import tensor_type
 
 
 class AllSteps(Struct, eq=False):
-    """Emits into `builder` what all steps compute. `outside` has what all steps take for the consts and the carries of a step."""
+    """Emits into `builder` what all steps compute. `outside` has what steps take for consts and carries."""
 
     builder: Builder
     step: Graph
@@ -25,8 +25,8 @@ class AllSteps(Struct, eq=False):
     count: Value  # the number of steps
     exact: bool  # whether that is `length`, and not less
     length: int
-    items: dict[Value, Value] = field(default_factory=dict)  # for params of the step, those of all steps in one array
-    after: dict[Value, Value] = field(default_factory=dict)  # carries after the loop, where they are known beforehand
+    items: dict[Value, Value] = field(default_factory=dict)  # for params of a step, those of all in one array
+    after: dict[Value, Value] = field(default_factory=dict)  # carries after the loop that are known beforehand
     failures: dict[Value, tuple[Value, Value]] = field(
         default_factory=dict
     )  # by status: whether and where one is first

@@ -1,6 +1,6 @@
 """Bounds of integers that loops count: `j` in `0..i` with `i` in `0..n` is below `n - 1`, whatever the data.
 
-An integer is followed to an affine form: a number and multiples of counters of loops and of integers that are not known.
+An integer is followed to an affine form: a number and multiples of counters of loops and of integers that are unknown.
 A counter is at least 0 and at most the limit of its loop less 1, which is such a form of what was counted before it.
 """
 

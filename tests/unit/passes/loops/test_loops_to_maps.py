@@ -34,7 +34,9 @@ PROGRAMS = {
         "var low = inf\n var at = 0\n for i in 0..n {\n let v = x[i]^2\n if v < low {\n low = v\n at = i\n }\n }\n"
         " low * a[at, 2]"
     ),
-    "packed": "var s = 0.0\n var at = 0\n for i in 0..n {\n for j in 0..i {\n s += x[at % 5] * a[i, j]\n at += 1\n }\n }\n s",
+    "packed": (
+        "var s = 0.0\n var at = 0\n for i in 0..n {\n for j in 0..i {\n s += x[at % 5] * a[i, j]\n at += 1\n }\n }\n s"
+    ),
 }
 HEADER = "float f64\nfn f(x: f64[n], a: f64[n, n], s0: f64) -> f64 where n > 0 {\n "
 
@@ -68,7 +70,8 @@ def test_comparisons_and_recurrences_are_those_of_the_steps(body: str, numbers: 
 
 def test_the_first_failure_is_reported() -> None:
     m = difflang.loads(
-        "fn f(x: f64[n], at: i32[n]) -> f64 {\n var s = 0.0\n for i in 0..n { for j in 0..i { s += x[at[j] + i] } }\n s\n}\n"
+        "fn f(x: f64[n], at: i32[n]) -> f64 {\n var s = 0.0\n"
+        " for i in 0..n { for j in 0..i { s += x[at[j] + i] } }\n s\n}\n"
     )
     assert m.f(np.ones(4), np.array([0, -1, 0, 0], np.int32)) == 6.0
     with pytest.raises(difflang.DifflangError, match="index 9 "):
