@@ -20,12 +20,14 @@ from difflang.passes.dce import dce
 from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
+from difflang.passes.index_extrema import index_extrema
 from difflang.passes.inline import inline
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
+from difflang.passes.tile import tile
 from difflang.passes.unroll import unroll
 from difflang.passes.update_in_place import update_in_place
 from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
@@ -122,6 +124,10 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
+INDEX_EXTREMA = Pass(
+    index_extrema, "in derivatives an extremum of a large computed array is differentiated at the selected elements"
+)
+TILE = Pass(tile, "large arrays that are summed are computed tile by tile, and again in reverse")
 VECTORIZE_MAPS = Pass(vectorize_maps, "operations on whole arrays replace those of each instance of a map")
 VECTORIZE_BOUNDED_MAPS = Pass(
     vectorize_bounded_maps, "operations on whole arrays replace maps without a loop of unknown length"
@@ -178,6 +184,10 @@ PREPARE = Pipeline(
         Step(UNROLL, "steps are differentiated with the code around them"),
         SIMPLER_LATER,
         *PREPARE_STEPS,
+        Step(INDEX_EXTREMA, "whole arrays show from what the operand is computed"),
+        Step(CSE),
+        Step(DCE),
+        Step(TILE, "positions of extrema are results of tiles"),
     ),
 )
 OPTIMIZE = Pipeline(
