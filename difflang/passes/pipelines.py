@@ -13,6 +13,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir import verify
 from difflang.ir.graph import Graph, graphs_postorder
+from difflang.passes.cancel_shifts import cancel_shifts
 from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contract_after_loops import contract_after_loops
 from difflang.passes.cse import cse
@@ -124,6 +125,9 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
+CANCEL_SHIFTS = Pass(
+    cancel_shifts, "in derivatives an extremum on which no result depends, as in a softmax, has none"
+)
 INDEX_EXTREMA = Pass(
     index_extrema, "in derivatives an extremum of a large computed array is differentiated at the selected elements"
 )
@@ -184,6 +188,7 @@ PREPARE = Pipeline(
         Step(UNROLL, "steps are differentiated with the code around them"),
         SIMPLER_LATER,
         *PREPARE_STEPS,
+        Step(CANCEL_SHIFTS),
         Step(INDEX_EXTREMA, "whole arrays show from what the operand is computed"),
         Step(CSE),
         Step(DCE),
