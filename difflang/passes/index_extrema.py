@@ -19,7 +19,7 @@ from difflang.ir.op import AxisPermutation
 from difflang.ir.tensor_types import FLOATS, I32, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_all, reduce_max, reduce_min
 from difflang.ops.arrays.constants import const, iota
-from difflang.ops.arrays.selected_elements import unique_position, with_derivative
+from difflang.ops.arrays.selected_elements import MAX_POSITIONS, unique_position, with_derivative
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.control.checkpoint_block import emit_checkpoint
 from difflang.ops.control.cond import cond
@@ -30,7 +30,6 @@ from difflang.passes.axis_labels import FreshLabels, Labels, operand_labels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MIN_BYTES = 1 << 15  # of the operand: below, the branch takes longer than a mask
-MAX_POSITIONS = 1 << 31  # that fit in an index
 MAX_EQNS = 64  # that are computed a second time
 LEAST_GROWTH = 2  # how much larger the largest array on the way must be than what all is computed from
 

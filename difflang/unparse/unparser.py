@@ -34,7 +34,10 @@ VALID_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 # The reasons are shown to users.
 RECURSION_REASON = "a recursive function is compiled to a stack machine, which cannot be written as a program"
+COMPILED_REASON = "it appears only in programs that are compiled"
 NOT_UNPARSED = {
+    "unique_position": COMPILED_REASON,
+    "with_derivative": COMPILED_REASON,
     "swap_item": RECURSION_REASON,
     "random_bits": "the random bits of a draw cannot be written in the language",
     "print": "the output of `print` cannot be written into a derivative",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -16,14 +17,16 @@ from difflang.ops.op_factories import FixedOperand, OpExample, inactive_op, rema
 
 Ints = tuple[int, ...]
 
-# One sum counts elements in units of this and adds up their positions below it. A sum of doubles is exact up to 2^53,
-# and a larger one, of several elements, never comes out below two units.
-COUNT_UNIT = 2.0**32
+# A sum of elements of at least this many positions would not be exact in f32.
+MAX_POSITIONS = 1 << 23
 
 
 def position_type(same: TypeSolver, x: Tensor, y: Tensor, *, axes: Ints) -> Tensor:
     same.accepts(x, REALS)
     same.require(axes == tuple(sorted(set(axes))) and all(0 <= a < x.rank for a in axes), "axes {} do not fit", axes)
+    sizes = [x.shape[a] for a in axes]
+    many = prod([n for n in sizes if isinstance(n, int)]) >= MAX_POSITIONS
+    same.require(not many, "axes {} of {} have too many positions", axes, x)
     reduced = Tensor(x.dtype, x.drop_axes(*axes).shape)
     same.dtype(y, reduced)
     same.shape(y, reduced)
@@ -32,29 +35,31 @@ def position_type(same: TypeSolver, x: Tensor, y: Tensor, *, axes: Ints) -> Tens
 
 def position_reference(x: Array, y: Array, *, axes: Ints) -> Array:
     equal = x == np.expand_dims(y, axes)
-    merged = np.moveaxis(equal, axes, range(len(axes))).reshape(-1, *y.shape)
+    merged = np.moveaxis(equal, axes, range(len(axes))).reshape(prod([x.shape[a] for a in axes]), *y.shape)
     if not merged.shape[0]:
         return np.full(y.shape, -1, np.int32)
     return np.where(merged.sum(axis=0) == 1, merged.argmax(axis=0), -1).astype(np.int32)
 
 
 def position_lower(jax: Jax, x: JaxArray, y: JaxArray, *, axes: Ints) -> JaxArray:
-    """One sum for both count and position: of doubles, which XLA on the CPU adds up faster than integers."""
+    """One sum for both count and position: of floats, which XLA on the CPU adds up faster than integers.
+
+    Each equal element adds a unit, and its position, which is smaller. A sum below two units is exact; rounding never
+    takes one of several elements below that.
+    """
     lax = jax.lax
-
-    def full(value: float, like: JaxArray) -> JaxArray:
-        return lax.full(like.shape, value, np.float64)
-
-    equal = lax.eq(x, lax.broadcast_in_dim(y, x.shape, remaining_axes(x.ndim, axes)))
-    place, stride = full(COUNT_UNIT, x), 1
+    dtype = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
+    unit = dtype.type(2.0 ** np.finfo(dtype).nmant)
+    place, stride = lax.full(x.shape, unit), 1
     for a in reversed(axes):
-        steps = lax.broadcasted_iota(np.float64, x.shape, a)
-        place = lax.add(place, steps if stride == 1 else lax.mul(steps, full(stride, x)))
+        steps = lax.broadcasted_iota(dtype, x.shape, a)
+        place = lax.add(place, steps if stride == 1 else lax.mul(steps, lax.full(x.shape, dtype.type(stride))))
         stride *= x.shape[a]
-    total = lax.reduce_sum(lax.select(equal, place, full(0.0, x)), axes)
-    single = lax.bitwise_and(lax.ge(total, full(COUNT_UNIT, total)), lax.lt(total, full(2 * COUNT_UNIT, total)))
-    found = lax.sub(lax.select(single, total, full(COUNT_UNIT - 1, total)), full(COUNT_UNIT, total))
-    return lax.convert_element_type(found, np.int32)
+    equal = lax.eq(x, lax.broadcast_in_dim(y, x.shape, remaining_axes(x.ndim, axes)))
+    total = lax.reduce_sum(lax.select(equal, place, lax.full(x.shape, dtype.type(0))), axes)
+    units = lax.full(total.shape, unit)
+    single = lax.bitwise_and(lax.ge(total, units), lax.lt(total, lax.add(units, units)))
+    return lax.convert_element_type(lax.select(single, lax.sub(total, units), lax.full(total.shape, dtype.type(-1))), np.int32)
 
 
 TIED_ROWS = FixedOperand(((1.0, 3.0, 0.0), (2.0, 2.0, 5.0), (7.0, float("nan"), 7.0)), FLOATS[2])

@@ -30,6 +30,10 @@ MAX_SUMMANDS = 8
 SMALL_BYTES = 1 << 14
 # The most equations to recompute for one value.
 MAX_RECOMPUTED_EQNS = 24
+# How many times fewer bytes the state must take than a choice value by value: then the stages between are recomputed.
+STATE_SAVING = 2
+# How many bytes may be recomputed for each byte that is not stored.
+RECOMPUTED_PER_SAVED = 8
 # How much more to store in order not to materialize a value for the tangent alone.
 SIZE_SLACK = 1.125
 
@@ -49,6 +53,9 @@ def minimize_residuals(
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
     kept = choose_residuals(lin, moving, free)
+    state = state_residuals(lin, moving, free)
+    if STATE_SAVING * total_bytes(state) <= total_bytes(kept) and is_cheap_from_state(lin, moving, state, free, kept):
+        kept = state
     # If the loop may take no step, functions of its constants are recomputed in each step, not once outside: there a
     # derivative that no step needs, but is infinite, would meet the zeros of a second derivative.
     # Values computed from nothing are recomputed anyway.
@@ -85,6 +92,42 @@ def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]
             if total_bytes(rest) <= total_bytes(left):
                 kept, left = other, rest
     return left
+
+
+def state_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]) -> set[Value]:
+    """The carries, and what is not quick to compute, from which quick equations recompute the `moving` residuals.
+
+    The stages of a Runge-Kutta step, say, are cheap combinations of one state, though each is as large as that.
+    """
+    needed = result_eqns(lin)
+    maker = {
+        r: eqn
+        for eqn in lin.primal.eqns
+        if is_light(eqn) or (is_differentiable_elementwise(eqn) and eqn not in needed)
+        for r in eqn.results
+    }
+    found, todo, seen = set[Value](), list(moving), set[Value]()
+    while todo:
+        value = todo.pop()
+        if value in seen or value in free:
+            continue
+        seen.add(value)
+        if value in maker and maker[value].operands:
+            todo += maker[value].operands
+        else:
+            found.add(value)
+    return found
+
+
+def is_cheap_from_state(
+    lin: LinearizedGraph, moving: list[Value], state: set[Value], free: set[Value], kept: set[Value]
+) -> bool:
+    """Whether recomputing the residuals from the state is less work than storing and reading what `kept` has more."""
+    maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
+    steps = eqns_to_recompute(moving, state | free, maker)
+    saved = total_bytes(kept) - total_bytes(state)
+    work = total_bytes([r for eqn in steps for r in eqn.results])
+    return work <= RECOMPUTED_PER_SAVED * saved
 
 
 def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
