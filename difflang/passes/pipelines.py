@@ -13,7 +13,6 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir import verify
 from difflang.ir.graph import Graph, graphs_postorder
-from difflang.passes.cancel_shifts import cancel_shifts
 from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contract_after_loops import contract_after_loops
 from difflang.passes.cse import cse
@@ -21,14 +20,15 @@ from difflang.passes.dce import dce
 from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
-from difflang.passes.index_extrema import index_extrema
 from difflang.passes.inline import inline
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.measured_rewrites import LEFT_OUT
+from difflang.passes.reductions.cancel_shifts import cancel_shifts
+from difflang.passes.reductions.index_extrema import index_extrema
+from difflang.passes.reductions.tile import tile
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
-from difflang.passes.tile import tile
 from difflang.passes.unroll import unroll
 from difflang.passes.update_in_place import update_in_place
 from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
@@ -125,9 +125,7 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
-CANCEL_SHIFTS = Pass(
-    cancel_shifts, "in derivatives an extremum on which no result depends, as in a softmax, has none"
-)
+CANCEL_SHIFTS = Pass(cancel_shifts, "in derivatives an extremum on which no result depends, as in a softmax, has none")
 INDEX_EXTREMA = Pass(
     index_extrema, "in derivatives an extremum of a large computed array is differentiated at the selected elements"
 )

@@ -59,7 +59,9 @@ def position_lower(jax: Jax, x: JaxArray, y: JaxArray, *, axes: Ints) -> JaxArra
     total = lax.reduce_sum(lax.select(equal, place, lax.full(x.shape, dtype.type(0))), axes)
     units = lax.full(total.shape, unit)
     single = lax.bitwise_and(lax.ge(total, units), lax.lt(total, lax.add(units, units)))
-    return lax.convert_element_type(lax.select(single, lax.sub(total, units), lax.full(total.shape, dtype.type(-1))), np.int32)
+    return lax.convert_element_type(
+        lax.select(single, lax.sub(total, units), lax.full(total.shape, dtype.type(-1))), np.int32
+    )
 
 
 TIED_ROWS = FixedOperand(((1.0, 3.0, 0.0), (2.0, 2.0, 5.0), (7.0, float("nan"), 7.0)), FLOATS[2])

@@ -1,4 +1,4 @@
-"""Shifts that cancel: the maximum that is subtracted before exponentials and added after the logarithm has no derivative.
+"""Shifts that cancel: a maximum that is subtracted before exponentials and added after the logarithm has no derivative.
 
 In `top + log(sum(exp(x - top)))`, as in a softmax, the result does not depend on `top`, whatever it is. Its derivative
 is zero, but computed it is a sum of terms that cancel, which then goes through the mask of a maximum. How a value moves
@@ -26,10 +26,11 @@ from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
 from difflang.ops.elementwise.powers_and_logs import exp_sub
 from difflang.ops.elementwise.roots_and_distances import positive, sqrt
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import tensor_type
-from difflang.passes.axis_labels import FreshLabels, operand_labels
+from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.reductions.axis_labels import FreshLabels, operand_labels
+from difflang.passes.rules.reshapes_and_constants import int_tuple
 
-SHIFTS = {reduce_max, reduce_min, max_, min_}  # what programs subtract, and whose derivative is expensive
+SHIFTS = (reduce_max, reduce_min, max_, min_)  # what programs subtract, and whose derivative is expensive
 MAX_READERS = 64  # equations that may depend on one shift
 
 MakerMap = Mapping[Value, Eqn]
@@ -162,8 +163,8 @@ def degree_of(eqn: Eqn, operands: list[Motion | None], made: MakerMap) -> Step |
             divisor = filled_with(eqn.operands[1], made)
             return None if not divisor else (degrees[0] / divisor, False)
         case _ if op is reduce_sum:
-            count = prod(tensor_type(eqn.operands[0]).shape) // max(1, prod(tensor_type(eqn.results[0]).shape))
-            return degrees[0] * count, False
+            sizes = [tensor_type(eqn.operands[0]).shape[a] for a in int_tuple(eqn.attrs["axes"])]
+            return degrees[0] * prod(map(static_size, sizes)), False
         case _ if op is select and degrees[1] == degrees[2]:
             return degrees[1], False
         case _:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import AxisPermutation
-from difflang.ir.tensor_types import FLOATS, I32, Tensor
+from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_all, reduce_max, reduce_min
 from difflang.ops.arrays.constants import const, iota
 from difflang.ops.arrays.selected_elements import MAX_POSITIONS, unique_position, with_derivative
@@ -25,8 +25,8 @@ from difflang.ops.control.checkpoint_block import emit_checkpoint
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import remaining_axes, tensor_type
-from difflang.passes.axis_labels import FreshLabels, Labels, operand_labels
+from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
+from difflang.passes.reductions.axis_labels import FreshLabels, Labels, operand_labels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MIN_BYTES = 1 << 15  # of the operand: below, the branch takes longer than a mask
@@ -214,7 +214,9 @@ def plan_selection(eqn: Eqn, made: MakerMap, order: Mapping[Eqn, int]) -> Select
     walk = SelectionWalk(made, axes, remaining_axes(rank, axes))
     if not walk.from_root(root):
         return None
-    eqns = sorted({made[at.value] for at, operands in walk.found.items() if operands is not None}, key=order.__getitem__)
+    eqns = sorted(
+        {made[at.value] for at, operands in walk.found.items() if operands is not None}, key=order.__getitem__
+    )
     results = {r for e in eqns for r in e.results}
     inputs = tuple(dict.fromkeys(v for e in eqns for v in e.operands if v not in results))
     largest = max([size_of(r) for r in results], default=0)
@@ -255,7 +257,7 @@ class SelectionWalk:
             at = todo.pop()
             if at in self.found:
                 continue
-            self.sizes.update(zip(at.labels, tensor_type(at.value).shape, strict=True))
+            self.sizes.update(zip(at.labels, map(static_size, tensor_type(at.value).shape), strict=True))
             labels = self.operands(at, fresh)
             if labels is None:
                 self.found[at] = None

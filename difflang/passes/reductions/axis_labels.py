@@ -76,7 +76,10 @@ def stretches_axis(eqn: Eqn) -> bool:
 def reduced_labels(eqn: Eqn, labels: Labels, fresh: FreshLabels) -> list[Labels]:
     axes, kept = int_tuple(eqn.attrs["axes"]), iter(labels)
     rank = tensor_type(eqn.operands[0]).rank
-    return [tuple([fresh.take() if a in axes else next(kept) for a in range(rank)]), *[labels] * (len(eqn.operands) - 1)]
+    return [
+        tuple([fresh.take() if a in axes else next(kept) for a in range(rank)]),
+        *[labels] * (len(eqn.operands) - 1),
+    ]
 
 
 def contracted_labels(eqn: Eqn, labels: Labels, fresh: FreshLabels) -> list[Labels]:

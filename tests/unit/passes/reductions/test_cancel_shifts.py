@@ -28,7 +28,7 @@ STAY = {
     "not added": "let m = max(x)\n log(sum(exp(x - m)))",
     "twice": "let m = max(x)\n 2.0 * m + log(sum(exp(x - m)))",
     "a variable temperature": "let m = max(x)\n m + w[0] * log(sum(exp((x - m) / w[1])))",
-    "sums over the shift": "let s = [for i, j => x[i] * w[j]]\n let m = max(s, axis = 1)\n sum(exp(s - m[.., newaxis]))",
+    "sums over the shift": "let s = [for i, j => x[i] * w[j]]\n sum(exp(s - max(s, axis = 1)[.., newaxis]))",
     "read besides": "let m = max(x)\n (m + log(sum(exp(x - m)))) * m",
 }
 R = np.random.default_rng(1)

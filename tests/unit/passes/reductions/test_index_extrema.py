@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.passes import index_extrema as passes
 from difflang.passes.measured_rewrites import LEFT_OUT
+from difflang.passes.reductions import index_extrema as passes
 
 PROGRAMS = {
     "nearest": "sum(for i => min(for j => sum((x[i] - c[j])^2)))",
@@ -110,7 +110,9 @@ def test_values_and_small_arrays_stay_as_they_are(monkeypatch: pytest.MonkeyPatc
 def test_compiled_as_interpreted() -> None:
     c = np.concatenate([C, C[:1]])
     for k in (C, c):
-        f = difflang.loads(SOURCE + f"fn f(x: f64[n, d], c: f64[k, d]) -> f64 where k > 0 = {PROGRAMS['nearest']}\n").f.grad("c")
+        f = difflang.loads(
+            SOURCE + f"fn f(x: f64[n, d], c: f64[k, d]) -> f64 where k > 0 = {PROGRAMS['nearest']}\n"
+        ).f.grad("c")
         np.testing.assert_allclose(f(X, k), f.interpret(X, k), rtol=1e-12)
 
 
