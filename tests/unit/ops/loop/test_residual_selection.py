@@ -288,3 +288,25 @@ def test_what_is_pulled_through_again_and_again_computes_nothing_again(monkeypat
     want = program.f.grad(0).interpret(x, w)
     monkeypatch.setattr(derivative_cache, "trim_residuals", never)
     np.testing.assert_allclose(program.g.interpret(x, w), want, rtol=1e-12, atol=1e-12)
+
+
+def test_stages_are_recomputed_from_the_state() -> None:
+    source = """
+fn rate(x: f64[n], y: f64[n]) -> f64[n] where n > 0 = x * concat([1.0], y[..n - 1])
+fn f(x: f64[n]) -> f64 where n > 0 {
+  var y = zeros(n)
+  for _ in 0..40 {
+    let a = rate(x, y)
+    let b = rate(x, y + 0.5 * a)
+    let c = rate(x, y + 0.5 * b)
+    y += 0.1 * (a + 2.0 * b + c)
+  }
+  sum(y)
+}
+"""
+    gradient, x = difflang.loads(HEADER + source).f.grad("x"), np.linspace(0.1, 0.9, 30)
+    assert len(set(re.findall(r"%\d+(?=: f64\[40, )", gradient.ir("optimized", x)))) == 1
+    step = 1e-6 * np.eye(30)[3]
+    f = difflang.loads(HEADER + source).f
+    slope = (f.interpret(x + step) - f.interpret(x - step)) / 2e-6
+    np.testing.assert_allclose(gradient.interpret(x)[3], slope, rtol=1e-7)
