@@ -27,6 +27,7 @@ from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
+from difflang.passes.share_calls import share_recursive_calls
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
@@ -114,6 +115,9 @@ class Pipeline(Struct, frozen=True):
 # ---- Every pass
 
 INLINE = Pass(inline, "calls of functions that are small, called once, or take histories become their equations")
+SHARE_RECURSIVE_CALLS = Pass(
+    share_recursive_calls, "equal calls of functions that call themselves for other sizes are computed once, in batches"
+)
 SIMPLIFY = Pass(simplify, "local rewrite rules, until none applies; each keeps every bit", ignores_dead=True)
 CSE = Pass(cse, "equations that compute the same values are computed once", idempotent=True, ignores_dead=True)
 DCE = Pass(dce, "equations, carries and outputs that nobody reads are dropped", idempotent=True)
@@ -183,6 +187,8 @@ PREPARE = Pipeline(
         Step(CSE, "equal indices are one value"),
         DEAD_FIRST,
         Step(LOOPS_TO_MAPS, "their derivatives save and add nothing step by step"),
+        Step(SHARE_RECURSIVE_CALLS, "inlined calls are no longer seen"),
+        *(Step(INLINE), Step(SIMPLIFY)),
         Step(UNROLL, "steps are differentiated with the code around them"),
         SIMPLER_LATER,
         *PREPARE_STEPS,

@@ -1,0 +1,449 @@
+"""Recursion over sizes computes equal calls once, and all calls of one function at one level as one batch.
+
+`f` that calls itself for smaller sizes, once for each column or half of its argument, makes a tree of calls, many of
+them of equal arguments: the minors of a determinant, the intervals of a divided difference. Every call is an instance
+of its function's graph; what it reads of an array outside is a constant selection of elements. `InstanceWalker` follows
+all instances at once, by tables (`passes/instance_tables.py`): instances that read the same elements are one, and the
+others run side by side. The body of a graph is emitted once for all instances that are called from one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from msgspec.structs import replace
+
+from difflang.ir.array_types import Array
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, Values, graphs_postorder
+from difflang.ir.interpreter import evaluate, evaluate_eqn
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import BOOL, I64, INTEGERS, Tensor, numpy_dtype, stacked_type
+from difflang.ops.batching_rules import broadcast_over_batch
+from difflang.ops.control.call import call
+from difflang.ops.control.cond import cond
+from difflang.ops.control.map import map_
+from difflang.ops.op_factories import tensor_type
+from difflang.passes.instance_tables import (
+    Join,
+    Shape,
+    Table,
+    concatenate,
+    join,
+    merge_rows,
+    single,
+    with_axis,
+    without_axis,
+)
+from difflang.passes.vectorize_maps import vectorize_graph
+
+MIN_SHARING = 2  # calls in the tree for each call that is left; below that sharing gains little
+MAX_ELEMENTS = 1 << 23  # of all tables of one expansion: a second of compile time
+MAX_NESTING = 80  # calls within calls that are followed; Python's stack holds a few more
+MAX_SELECT_EQNS = 8  # in a branch that is computed for all instances, since a select is cheaper than parting them
+
+
+class UnshareableError(Exception):
+    """The calls cannot be followed, or too much would have to be known of them."""
+
+
+def share_recursive_calls(graph: Graph) -> Graph:
+    """Compute equal calls of functions that call themselves, for other sizes, once. Cost: linear in distinct calls."""
+    calls = CallCounts(graph)
+    return CallSharer(calls).graph(graph) if calls.recursive else graph
+
+
+class CallCounts:
+    """For each graph how many calls run below it, how many functions these are of, and whether they are recursive."""
+
+    def __init__(self, root: Graph) -> None:
+        self.bits: dict[str, int] = {}
+        self.names: dict[Graph, int] = {}  # of the functions called inside, as bits
+        self.tree: dict[Graph, int] = {}
+        self.recursive: set[Graph] = set()  # called for a function that they call themselves
+        for graph in graphs_postorder(root)[0]:
+            self.names[graph] = self.tree[graph] = 0
+            for eqn in graph.eqns:
+                for region in eqn.regions:
+                    self.add(graph, eqn, region)
+
+    def add(self, graph: Graph, eqn: Eqn, region: Graph) -> None:
+        length = eqn.attrs["length"] if eqn.op is map_ else 1
+        self.tree[graph] += (length if isinstance(length, int) else 1) * (self.tree[region] + (eqn.op is call))
+        self.names[graph] |= self.names[region]
+        if eqn.op is call:
+            bit = self.bits.setdefault(eqn.attrs["name"], 1 << len(self.bits))
+            self.names[graph] |= bit
+            if self.names[region] & bit and self.tree[region] >= MIN_SHARING * called_graphs(region):
+                self.recursive.add(region)
+
+
+def called_graphs(graph: Graph) -> int:
+    """How many graphs are called inside."""
+    return len({e.regions[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is call})
+
+
+class CallSharer:
+    """Expands the outermost recursive calls in a graph and its regions, where that shares enough of them."""
+
+    def __init__(self, calls: CallCounts) -> None:
+        self.calls = calls
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = self.expanded(graph)
+        return self.done[graph]
+
+    def expanded(self, graph: Graph) -> Graph:
+        if not any([e.regions for e in graph.eqns]):
+            return graph
+        builder, changed = Builder(), False
+        env = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in graph.eqns:
+            operands = tuple([env[v] for v in eqn.operands])
+            results = self.shared_results(builder, eqn, operands)
+            if results is None:
+                inner = eqn.with_regions(map(self.graph, eqn.regions)) if eqn.regions else eqn
+                results, changed = builder.copy(inner, operands), changed or inner is not eqn
+            else:
+                changed = True
+            env.update(zip(eqn.results, results, strict=True))
+        made = builder.finish([env[r] for r in graph.results], name=graph.name)
+        return made if changed else graph
+
+    def shared_results(self, builder: Builder, eqn: Eqn, operands: Values) -> Values | None:
+        """The results of a recursive call with equal calls shared; None where that is not possible or gains nothing."""
+        if eqn.op is not call or eqn.regions[0] not in self.calls.recursive or eqn.effectful:
+            return None
+        start = len(builder.eqns)
+        walker = InstanceWalker(builder)
+        try:
+            results = walker.expand(eqn.regions[0], operands)
+        except UnshareableError:
+            results = None
+        if results is None or walker.computed * MIN_SHARING > self.calls.tree[eqn.regions[0]] + 1:
+            del builder.eqns[start:]
+            return None
+        return results
+
+
+class InstanceWalker:
+    """Follows all instances of the graphs that a call leads to, and emits what these compute."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.computed = 0  # calls that are left
+        self.elements, self.depth = 0, 0
+        self.known_calls: dict[object, list[Table]] = {}
+
+    def expand(self, graph: Graph, operands: Values) -> Values:
+        tables = [computed_table(v, 1) for v in operands]
+        types = [tensor_type(r) for r in graph.results]
+        results = self.enter(graph, tables, 1)
+        return tuple([self.value(t, np.zeros(1, np.int64), type) for t, type in zip(results, types, strict=True)])
+
+    # ---- Calls
+
+    def enter(self, graph: Graph, tables: list[Table], instances: int) -> list[Table]:
+        """The results of a graph for instances that all differ."""
+        key = (graph, *map(table_key, tables))
+        if key not in self.known_calls:
+            self.depth += 1
+            if self.depth > MAX_NESTING:
+                raise UnshareableError
+            self.computed += instances
+            self.known_calls[key] = self.run(graph, tables, (instances,))
+            self.depth -= 1
+        return self.known_calls[key]
+
+    def call_together(self, calls: Sequence[Eqn], arguments: Sequence[Sequence[Table]], rank: int) -> list[list[Table]]:
+        """The results of several calls of one graph, each in a space of that rank: the distinct ones, side by side."""
+        graph = calls[0].regions[0]
+        joins = [join(tables, rank) for tables in arguments]
+        counts = [j.count for j in joins]
+        total = sum(counts)
+        params = [
+            self.chained(
+                [one_axis(tables[i], j.picks[i]) for tables, j in zip(arguments, joins, strict=True)],
+                counts,
+                tensor_type(p),
+            )
+            for i, p in enumerate(graph.params)
+        ]
+        distinct = join(params, 1)
+        inner = [one_axis(t, pick) for t, pick in zip(params, distinct.picks, strict=True)]
+        results = self.enter(graph, inner, distinct.count)
+        classes = np.broadcast_to(distinct.classes, (total,))
+        offsets = np.cumsum([0, *counts])
+        own = [classes[j.classes + offset] for j, offset in zip(joins, offsets, strict=False)]
+        return [[r.reindexed(whole(r, distinct.count)[c]) for r in results] for c in own]
+
+    def chained(self, tables: Sequence[Table], counts: Sequence[int], type: Tensor) -> Table:
+        """Tables over spaces of one axis as one over all their points."""
+        if len(tables) == 1:
+            return tables[0]
+        wide = [replace(t, classes=whole(t, n)) for t, n in zip(tables, counts, strict=True)]
+        if (found := concatenate(wide)) is not None:
+            return found
+        stacks = [self.stack(t, whole(t, n), type) for t, n in zip(tables, counts, strict=True)]
+        return computed_table(OPS["concat"].one(*stacks, axis=0), sum(counts))
+
+    # ---- Graphs
+
+    def run(self, graph: Graph, tables: Sequence[Table], space: Shape) -> list[Table]:
+        """The results of a graph in every point of a space. Calls of one graph that are ready together are one batch."""
+        env: dict[Value, Table] = dict(zip(graph.params, tables, strict=True))
+        todo: Sequence[Eqn] = graph.eqns
+        while todo:
+            calls: list[Eqn] = []
+            late: list[Eqn] = []
+            for eqn in todo:
+                ready = all(v in env for v in eqn.operands)
+                if ready and eqn.op is call and (not calls or calls[0].regions == eqn.regions):
+                    calls.append(eqn)
+                elif ready and eqn.op is not call:
+                    env.update(zip(eqn.results, self.equation(eqn, [env[v] for v in eqn.operands], space), strict=True))
+                else:
+                    late.append(eqn)
+            if calls:
+                found = self.call_together(calls, [[env[v] for v in e.operands] for e in calls], len(space))
+                for eqn, results in zip(calls, found, strict=True):
+                    env.update(zip(eqn.results, results, strict=True))
+            todo = late
+        return [env[r] for r in graph.results]
+
+    def equation(self, eqn: Eqn, tables: list[Table], space: Shape) -> list[Table]:
+        """The results of an equation: known numbers, selected elements, or computed once for each class of points."""
+        if not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
+            raise UnshareableError
+        if eqn.op is map_ and eqn.attrs["length"]:
+            return self.map(eqn, tables, space)
+        if eqn.op is cond and tables[0].source is None:
+            return self.branch(eqn, tables, space)
+        joined = join(tables, len(space))
+        results = folded_rows(eqn, tables, joined)
+        if results is None:
+            return self.compute(eqn, tables, joined)
+        made = [merge_rows(replace(t, classes=joined.classes)) for t in results]
+        self.elements += sum([t.rows.size + t.classes.size for t in results])
+        if self.elements > MAX_ELEMENTS:
+            raise UnshareableError
+        return made
+
+    def map(self, eqn: Eqn, tables: list[Table], space: Shape) -> list[Table]:
+        """A map has one more axis of points."""
+        consts, length = eqn.attrs["consts"], eqn.attrs["length"]
+        inner = [with_axis(t, None if i < consts else length) for i, t in enumerate(tables)]
+        results = self.run(eqn.regions[0], inner, (*space, length))
+        self.elements += sum([t.rows.size + t.classes.size for t in (*inner, *results)])
+        return [without_axis(t, length) for t in results]
+
+    # ---- Branches whose conditions are known
+
+    def branch(self, eqn: Eqn, tables: list[Table], space: Shape) -> list[Table]:
+        """Each point takes the side that it needs; both sides of small branches are computed in all points."""
+        truth = tables[0]
+        if len(truth.rows) == 1:
+            return self.run(eqn.regions[0 if truth.rows[0] else 1], tables[1:], space)
+        if all(map(is_cheap, eqn.regions)):
+            sides = [self.run(region, tables[1:], space) for region in eqn.regions]
+            return [self.select(eqn, truth, r, *pair, space) for r, *pair in zip(eqn.results, *sides, strict=True)]
+        joined = join(tables, len(space))
+        taken = truth.rows[joined.picks[0]]
+        order = np.concatenate([np.flatnonzero(taken), np.flatnonzero(~taken)])
+        counts = [int(taken.sum()), int((~taken).sum())]
+        parts = [order[: counts[0]], order[counts[0] :]]
+        sides = [
+            self.run(region, [one_axis(t, p[part]) for t, p in zip(tables[1:], joined.picks[1:], strict=True)], (n,))
+            for region, part, n in zip(eqn.regions, parts, counts, strict=True)
+        ]
+        place = np.argsort(order)[joined.classes]
+        merged = [
+            self.chained(pair, counts, tensor_type(r)) for r, *pair in zip(eqn.results, *sides, strict=True)
+        ]
+        return [t.reindexed(whole(t, sum(counts))[place]) for t in merged]
+
+    def select(self, eqn: Eqn, truth: Table, result: Value, x: Table, y: Table, space: Shape) -> Table:
+        type = tensor_type(result)
+        mask = truth.rows.reshape(-1, *[1] * type.rank)
+        mask = replace(truth, rows=np.broadcast_to(mask, (len(mask), *x.shape)))
+        operands = (Value(Tensor(BOOL, type.shape), result.home), result, result)
+        made = Value(type, result.home)
+        return self.equation(Eqn(OPS["select"], operands, (made,), span=eqn.span), [mask, x, y], space)[0]
+
+    # ---- Values
+
+    def compute(self, eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Table]:
+        """Emit an equation for each class of points."""
+        if eqn.effectful:
+            raise UnshareableError
+        self.builder.span = eqn.span
+        count = joined.count
+        wide = [count > 1 and len(t.rows) > 1 for t in tables]
+        operands = [
+            self.stack(t, pick, tensor_type(v)) if w else self.value(t, pick[:1], tensor_type(v))
+            for v, t, pick, w in zip(eqn.operands, tables, joined.picks, wide, strict=True)
+        ]
+        if count == 1:
+            results = self.builder.copy(eqn, tuple(operands))
+        elif eqn.op.elementwise:
+            batch = [x if w else broadcast_over_batch(x, count) for x, w in zip(operands, wide, strict=True)]
+            results = self.builder.emit(eqn.op, batch, **eqn.attrs)
+        else:
+            results = self.emit_map(eqn, operands, wide, count)
+        return [replace(computed_table(r, count, count > 1), classes=joined.classes) for r in results]
+
+    def emit_map(self, eqn: Eqn, operands: Sequence[Value], wide: Sequence[bool], count: int) -> Values:
+        """An equation for each class as a map, which later passes turn into an operation on whole arrays."""
+        given = dict(zip(eqn.operands, operands, strict=True))
+        differs = dict(zip(eqn.operands, wide, strict=True))
+        params = sorted(given, key=differs.__getitem__)
+        body = Graph(tuple(params), (eqn,), eqn.results)
+        consts = len(params) - sum(differs.values())
+        return self.builder.emit(map_, [given[p] for p in params], (body,), consts=consts, length=count)
+
+    def value(self, table: Table, pick: Array, type: Tensor) -> Value:
+        """The value in the points of one class."""
+        return self.read(table, table.rows[pick[0]], type)
+
+    def stack(self, table: Table, pick: Array, type: Tensor) -> Value:
+        """The values in the points of several classes, along a first axis."""
+        return self.read(table, table.rows[pick], stacked_type(type, len(pick)))
+
+    def read(self, table: Table, rows: Array, type: Tensor) -> Value:
+        """The array of known numbers, or of the blocks at these positions of a source."""
+        if table.source is None or not rows.size:
+            return self.constant(rows, type) if table.source is None else self.builder.const(0, type)
+        source = tensor_type(table.source)
+        blocks = prod(map(int, source.shape[: source.rank - len(table.block)]))
+        flat, at = self.reshaped(table.source, (blocks, *table.block)), rows.reshape(-1)
+        step = int(at[1] - at[0]) if len(at) > 1 else 1
+        if step > 0 and (np.diff(at) == step).all():
+            if len(at) < blocks:
+                start, stop = int(at[0]), int(at[-1]) + 1
+                ends = [(0, int(n)) for n in table.block]
+                flat = self.builder.one(
+                    "slice",
+                    flat,
+                    starts=(start, *[a for a, _ in ends]),
+                    stops=(stop, *[b for _, b in ends]),
+                    steps=(step, *[1] * len(ends)),
+                )
+        else:
+            places = self.constant(rows, Tensor(I64, rows.shape))
+            flat = self.builder.one("gather", flat, places, axes=(0,))
+        return self.reshaped(flat, tuple(map(int, type.shape)))
+
+    def reshaped(self, x: Value, shape: Shape) -> Value:
+        return x if tensor_type(x).shape == shape else self.builder.one("reshape", x, shape=shape)
+
+    def constant(self, numbers: Array, type: Tensor) -> Value:
+        flat = numbers.reshape(-1)
+        if not flat.size or (first_equal(flat)).all():
+            return self.builder.const(flat[0].item() if flat.size else 0, type)
+        return self.builder.one("dense", data=tuple(flat.tolist()), type=type)
+
+
+def first_equal(flat: Array) -> Array:
+    """Which numbers have the bits of the first."""
+    bits = flat.view(np.dtype((np.void, flat.dtype.itemsize)))
+    return bits == bits[0]
+
+
+def computed_table(source: Value, count: int, stacked: bool = False) -> Table:
+    """The table of an array: of its items, each the value of one class, or of the whole."""
+    shape = tuple(map(int, tensor_type(source).shape))
+    if not stacked:
+        return single(np.zeros((), np.int64), 1, source, shape)
+    return Table(np.arange(count), np.arange(count), source, shape[1:])
+
+
+def one_axis(table: Table, pick: Array) -> Table:
+    """The table over a space of one axis, whose points read these rows."""
+    return table.reindexed(pick)
+
+
+def whole(table: Table, count: int) -> Array:
+    """The classes of every point of a space of one axis."""
+    return np.broadcast_to(table.classes, (count,))
+
+
+def table_key(table: Table) -> tuple[object, ...]:
+    return table.source, table.block, table.rows.dtype, table.rows.shape, table.rows.tobytes(), table.classes.tobytes()
+
+
+def is_cheap(region: Graph) -> bool:
+    """Whether a branch is small and only moves elements or does the cheapest arithmetic."""
+    return len(region.eqns) <= MAX_SELECT_EQNS and all(
+        [not e.regions and not e.op.effect and {"cheap", "data movement", "bit exact"} & set(e.op.traits) for e in region.eqns]
+    )
+
+
+# ---- What is known at compile time
+
+
+def folded_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Table] | None:
+    """Rows of an equation's results for each class: known numbers, or positions in the one source; None if neither."""
+    if eqn.regions or eqn.op.effect:
+        return None
+    if all(t.source is None for t in tables):
+        if not is_exact(eqn):
+            return None
+        return [Table(rows, joined.classes) for rows in evaluated_rows(eqn, tables, joined)]
+    moved = moved_operands(eqn, tables)
+    if moved is None:
+        return None
+    tables = [t.elementwise() for t in tables]
+    source = tables[moved[0]].source
+    # Position 0 is kept free, so that a zero which the op adds is seen.
+    tables = [replace(t, rows=t.rows + 1) if i in moved else t for i, t in enumerate(tables)]
+    (rows,) = evaluated_rows(with_positions(eqn, moved), tables, joined)
+    return None if (rows == 0).any() else [Table(rows - 1, joined.classes, source)]
+
+
+def is_exact(eqn: Eqn) -> bool:
+    """Whether results computed beforehand are those of every engine."""
+    if {"correctly rounded", "bit exact"} & set(eqn.op.traits):
+        return True
+    types = [tensor_type(v) for v in (*eqn.operands, *eqn.results)]
+    return bool(eqn.operands) and all(t.dtype is BOOL or t.dtype in INTEGERS for t in types)
+
+
+def moved_operands(eqn: Eqn, tables: Sequence[Table]) -> list[int] | None:
+    """The operands whose elements an equation moves, if it does nothing else and they read one source."""
+    traits = set(eqn.op.traits)
+    if not ({"bit exact", "data movement"} <= traits or {"gather", "select"} & traits):
+        return None
+    rules = eqn.op.operand_rules.transpose or ()
+    moved = [i for i in range(len(tables)) if rules[min(i, len(rules) - 1)] is not None]
+    sources = {tables[i].source for i in moved}
+    others = [t.source for i, t in enumerate(tables) if i not in moved]
+    return moved if len(sources) == 1 and None not in sources and not any(s is not None for s in others) else None
+
+
+def with_positions(eqn: Eqn, moved: Sequence[int]) -> Eqn:
+    """The equation on arrays of positions."""
+    operands = [
+        Value(Tensor(I64, tensor_type(v).shape), v.home) if i in moved else v for i, v in enumerate(eqn.operands)
+    ]
+    results = [Value(Tensor(I64, tensor_type(r).shape), r.home) for r in eqn.results]
+    return Eqn(eqn.op, tuple(operands), tuple(results), eqn.attrs, (), eqn.span)
+
+
+def evaluated_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Array]:
+    """The results of an equation for each class, on the rows of the tables."""
+    if joined.count == 1:
+        with np.errstate(all="ignore"):
+            found = evaluate_eqn(eqn, [t.rows[pick[0]] for t, pick in zip(tables, joined.picks, strict=True)])
+        return [np.asarray(x, numpy_dtype(tensor_type(r).dtype))[None] for x, r in zip(found, eqn.results, strict=True)]
+    wide = [len(t.rows) > 1 for t in tables]
+    rows = [t.rows[pick] if w else t.rows[0] for t, pick, w in zip(tables, joined.picks, wide, strict=True)]
+    operands = tuple([Value(v.type, v.home) for v in eqn.operands])
+    whole = Graph(operands, (Eqn(eqn.op, operands, eqn.results, eqn.attrs, (), eqn.span),), eqn.results)
+    if (found := vectorize_graph(whole, tuple(wide), joined.count)) is not None:
+        return evaluate(found[0], *rows)
+    each = [evaluate(whole, *[x[i] if w else x for x, w in zip(rows, wide, strict=True)]) for i in range(joined.count)]
+    return [np.stack(results) for results in zip(*each, strict=True)]
