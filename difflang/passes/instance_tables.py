@@ -69,8 +69,12 @@ def merge_rows(table: Table) -> Table:
 
 
 def renumbered(codes: Array, limit: int) -> tuple[Array, Array]:
-    """The codes below `limit` that occur, in order of first use, and each code as its number in that order."""
-    flat = codes.reshape(-1)
+    """The codes below `limit` that occur, in order of first use, and each code as its number in that order.
+
+    The first axis runs fastest: what a map makes for each point then is a row for each of its items, and a reduction
+    adds rows.
+    """
+    flat = codes.reshape(-1, order="F")
     first = np.full(limit, flat.size)
     first[flat[::-1]] = np.arange(flat.size)[::-1]  # of several writes the last one stays
     used = np.argsort(first, kind="stable")[: np.count_nonzero(first < flat.size)]

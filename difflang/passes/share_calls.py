@@ -20,7 +20,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values, graphs_postorder
 from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, I64, INTEGERS, Tensor, numpy_dtype, stacked_type
+from difflang.ir.tensor_types import BOOL, I32, I64, INTEGERS, DType, Tensor, numpy_dtype, stacked_type
+from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
 from difflang.ops.batching_rules import broadcast_over_batch
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
@@ -282,19 +283,32 @@ class InstanceWalker:
             raise UnshareableError
         self.builder.span = eqn.span
         count = joined.count
+        if count > 1 and eqn.op in AXIS_REDUCTIONS and not tensor_type(eqn.results[0]).shape:
+            results = self.reduce_rows(eqn, tables[0].elementwise(), joined)
+        else:
+            results = self.emit(eqn, tables, joined)
+        return [replace(computed_table(r, count, count > 1), classes=joined.classes) for r in results]
+
+    def emit(self, eqn: Eqn, tables: Sequence[Table], joined: Join) -> Values:
+        """The results of an equation, for several classes along a first axis."""
+        count = joined.count
         wide = [count > 1 and len(t.rows) > 1 for t in tables]
         operands = [
             self.stack(t, pick, tensor_type(v)) if w else self.value(t, pick[:1], tensor_type(v))
             for v, t, pick, w in zip(eqn.operands, tables, joined.picks, wide, strict=True)
         ]
         if count == 1:
-            results = self.builder.copy(eqn, tuple(operands))
-        elif eqn.op.elementwise:
+            return self.builder.copy(eqn, tuple(operands))
+        if eqn.op.elementwise:
             batch = [x if w else broadcast_over_batch(x, count) for x, w in zip(operands, wide, strict=True)]
-            results = self.builder.emit(eqn.op, batch, **eqn.attrs)
-        else:
-            results = self.emit_map(eqn, operands, wide, count)
-        return [replace(computed_table(r, count, count > 1), classes=joined.classes) for r in results]
+            return self.builder.emit(eqn.op, batch, **eqn.attrs)
+        return self.emit_map(eqn, operands, wide, count)
+
+    def reduce_rows(self, eqn: Eqn, table: Table, joined: Join) -> Values:
+        """A reduction of all elements, with the classes along the last axis, where XLA on the CPU vectorizes."""
+        rows = np.moveaxis(table.rows[joined.picks[0]], 0, -1)
+        operand = self.read(table, rows, Tensor(tensor_type(eqn.operands[0]).dtype, rows.shape))
+        return self.builder.emit(eqn.op, [operand], **eqn.attrs)
 
     def emit_map(self, eqn: Eqn, operands: Sequence[Value], wide: Sequence[bool], count: int) -> Values:
         """An equation for each class as a map, which later passes turn into an operation on whole arrays."""
@@ -333,7 +347,7 @@ class InstanceWalker:
                     steps=(step, *[1] * len(ends)),
                 )
         else:
-            places = self.constant(rows, Tensor(I64, rows.shape))
+            places = self.constant(rows, Tensor(index_dtype(blocks), rows.shape))
             flat = self.builder.one("gather", flat, places, axes=(0,))
         return self.reshaped(flat, tuple(map(int, type.shape)))
 
@@ -345,6 +359,11 @@ class InstanceWalker:
         if not flat.size or (first_equal(flat)).all():
             return self.builder.const(flat[0].item() if flat.size else 0, type)
         return self.builder.one("dense", data=tuple(flat.tolist()), type=type)
+
+
+def index_dtype(size: int) -> DType:
+    """The smallest type of positions in an array."""
+    return I32 if size < 1 << 31 else I64
 
 
 def first_equal(flat: Array) -> Array:

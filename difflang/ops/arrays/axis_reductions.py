@@ -359,6 +359,10 @@ reduce_any = inactive_op(
 )
 
 
+# The reductions that take `axes` and combine elements two by two.
+AXIS_REDUCTIONS = (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_all, reduce_any)
+
+
 def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
     """Whether any of the booleans holds, broadcast like another array."""
     some = reduce_any.one(truths, axes=tuple(range(tensor_type(truths).rank)))
