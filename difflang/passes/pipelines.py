@@ -21,6 +21,7 @@ from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
+from difflang.passes.known_scatters import scatters_to_gathers
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.measured_rewrites import LEFT_OUT
@@ -152,6 +153,8 @@ CONTRACT_AFTER_LOOPS = Pass(
 )
 UPDATE_IN_PLACE = Pass(
     update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite"
+SCATTERS_TO_GATHERS = Pass(
+    scatters_to_gathers, "additions at known positions become sums of what is read there", needs=("differentiated",)
 )
 SINK_CONSTANTS = Pass(sink_constants, "constants move into the branches and loops that read them")
 
@@ -211,6 +214,7 @@ OPTIMIZE_FULLY = Pipeline(
         Step(DROP_BATCH_AXES),
         Step(DCE, "a product that is contracted is read no more"),
         Step(CONTRACT_AFTER_LOOPS),
+        Step(SCATTERS_TO_GATHERS),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         *ROUND * (ROUNDS - 1),
         Step(UPDATE_IN_PLACE, "no pass has rules for what it makes"),

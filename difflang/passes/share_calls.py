@@ -22,6 +22,7 @@ from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, I32, I64, INTEGERS, DType, Tensor, numpy_dtype, stacked_type
 from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
+from difflang.ops.arrays.constants import array_constant
 from difflang.ops.batching_rules import broadcast_over_batch
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
@@ -139,6 +140,7 @@ class InstanceWalker:
         self.computed = 0  # calls that are left
         self.elements, self.depth = 0, 0
         self.known_calls: dict[object, list[Table]] = {}
+        self.finest: Table | None = None  # what is computed is computed for the classes of this table
 
     def expand(self, graph: Graph, operands: Values) -> Values:
         tables = [computed_table(v, 1) for v in operands]
@@ -227,7 +229,7 @@ class InstanceWalker:
         joined = join(tables, len(space))
         results = folded_rows(eqn, tables, joined)
         if results is None:
-            return self.compute(eqn, tables, joined)
+            return self.compute(eqn, tables, joined if self.finest is None else join([*tables, self.finest], len(space)))
         made = [merge_rows(replace(t, classes=joined.classes)) for t in results]
         self.elements += sum([t.rows.size + t.classes.size for t in results])
         if self.elements > MAX_ELEMENTS:
@@ -249,10 +251,12 @@ class InstanceWalker:
         truth = tables[0]
         if len(truth.rows) == 1:
             return self.run(eqn.regions[0 if truth.rows[0] else 1], tables[1:], space)
-        if all(map(is_cheap, eqn.regions)):
-            sides = [self.run(region, tables[1:], space) for region in eqn.regions]
-            return [self.select(eqn, truth, r, *pair, space) for r, *pair in zip(eqn.results, *sides, strict=True)]
         joined = join(tables, len(space))
+        if all(map(is_cheap, eqn.regions)):
+            before, self.finest = self.finest, Table(np.arange(joined.count), joined.classes)
+            sides = [self.run(region, tables[1:], space) for region in eqn.regions]
+            self.finest = before
+            return [self.select(eqn, truth, r, *pair, space) for r, *pair in zip(eqn.results, *sides, strict=True)]
         taken = truth.rows[joined.picks[0]]
         order = np.concatenate([np.flatnonzero(taken), np.flatnonzero(~taken)])
         counts = [int(taken.sum()), int((~taken).sum())]
@@ -295,7 +299,7 @@ class InstanceWalker:
         wide = [count > 1 and len(t.rows) > 1 for t in tables]
         operands = [
             self.stack(t, pick, tensor_type(v)) if w else self.value(t, pick[:1], tensor_type(v))
-            for v, t, pick, w in zip(eqn.operands, tables, joined.picks, wide, strict=True)
+            for v, t, pick, w in zip(eqn.operands, tables, joined.picks, wide, strict=False)
         ]
         if count == 1:
             return self.builder.copy(eqn, tuple(operands))
@@ -330,46 +334,25 @@ class InstanceWalker:
     def read(self, table: Table, rows: Array, type: Tensor) -> Value:
         """The array of known numbers, or of the blocks at these positions of a source."""
         if table.source is None or not rows.size:
-            return self.constant(rows, type) if table.source is None else self.builder.const(0, type)
+            return array_constant(self.builder, rows, type) if table.source is None else self.builder.const(0, type)
         source = tensor_type(table.source)
         blocks = prod(map(int, source.shape[: source.rank - len(table.block)]))
         flat, at = self.reshaped(table.source, (blocks, *table.block)), rows.reshape(-1)
+        first, last = int(at.min()), int(at.max())
         step = int(at[1] - at[0]) if len(at) > 1 else 1
-        if step > 0 and (np.diff(at) == step).all():
-            if len(at) < blocks:
-                start, stop = int(at[0]), int(at[-1]) + 1
-                ends = [(0, int(n)) for n in table.block]
-                flat = self.builder.one(
-                    "slice",
-                    flat,
-                    starts=(start, *[a for a, _ in ends]),
-                    stops=(stop, *[b for _, b in ends]),
-                    steps=(step, *[1] * len(ends)),
-                )
-        else:
-            places = self.constant(rows, Tensor(index_dtype(blocks), rows.shape))
+        regular = step > 0 and bool((np.diff(at) == step).all())
+        if regular or last - first < blocks // 2:
+            ends = [(first, last + 1, step if regular else 1), *[(0, n, 1) for n in table.block]]
+            starts, stops, steps = zip(*ends, strict=True)
+            flat = self.builder.one("slice", flat, starts=starts, stops=stops, steps=steps)
+        if not regular:
+            hull = first if last - first < blocks // 2 else 0
+            places = array_constant(self.builder, rows - hull, Tensor(I32, rows.shape))
             flat = self.builder.one("gather", flat, places, axes=(0,))
         return self.reshaped(flat, tuple(map(int, type.shape)))
 
     def reshaped(self, x: Value, shape: Shape) -> Value:
         return x if tensor_type(x).shape == shape else self.builder.one("reshape", x, shape=shape)
-
-    def constant(self, numbers: Array, type: Tensor) -> Value:
-        flat = numbers.reshape(-1)
-        if not flat.size or (first_equal(flat)).all():
-            return self.builder.const(flat[0].item() if flat.size else 0, type)
-        return self.builder.one("dense", data=tuple(flat.tolist()), type=type)
-
-
-def index_dtype(size: int) -> DType:
-    """The smallest type of positions in an array."""
-    return I32 if size < 1 << 31 else I64
-
-
-def first_equal(flat: Array) -> Array:
-    """Which numbers have the bits of the first."""
-    bits = flat.view(np.dtype((np.void, flat.dtype.itemsize)))
-    return bits == bits[0]
 
 
 def computed_table(source: Value, count: int, stacked: bool = False) -> Table:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.lower.cpu.gathered_values import cut_after, stored_before_gathers
 from difflang.lower.cpu.outlining import (
     EqnOrSegment,
     SegmentBuilder,
@@ -71,7 +72,12 @@ class ChainSplitter:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.cut(graph) if self.hard(graph) else self.branch_on_sines(graph, in_loop)
+            if self.hard(graph):
+                found = self.cut(graph)
+            elif "split_fusion_chains" not in LEFT_OUT and (stored := stored_before_gathers(graph)):
+                found = cut_after(graph, stored)
+            else:
+                found = self.branch_on_sines(graph, in_loop)
             self.plans[graph] = found
         return found
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
-from difflang.ir.graph import Attr
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Attr, Value
 from difflang.ir.op import Fill, TypeSolver
 from difflang.ir.tensor_types import (
     BF16,
@@ -156,3 +157,12 @@ discrete = inactive_op(
     doc="""The first operand, drawn from a distribution that the second determines, with derivative 0: what is lost is
     the derivative of its mean. Units: u, v -> u. Kinks: none, the path contributes exactly 0.""",
 )
+
+
+def array_constant(home: Builder, numbers: Array, type: Tensor) -> Value:
+    """A constant of these numbers: `const` if all have the same bits, else `dense`."""
+    flat = np.ascontiguousarray(numbers).reshape(-1)
+    bits = flat.view(np.dtype((np.void, flat.dtype.itemsize)))
+    if not flat.size or (bits == bits[0]).all():
+        return home.const(flat[0].item() if flat.size else 0, type)
+    return home.one("dense", data=tuple(flat.tolist()), type=type)

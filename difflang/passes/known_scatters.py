@@ -1,0 +1,140 @@
+"""Additions at positions known at compile time become sums of what is read there.
+
+The derivative of reading `x[places]` with constant `places` adds each cotangent at its place, one after the other. If no
+place has many more than others, it is a gather of the cotangents of each place and a sum of these, which run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from difflang.ir.array_types import Array
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.interpreter import evaluate_eqn
+from difflang.ir.op import OPS, Fill
+from difflang.ir.tensor_types import BOOL, I32, INTEGERS, Tensor
+from difflang.ops.arrays.axis_reductions import reduce_sum
+from difflang.ops.arrays.constants import array_constant
+from difflang.ops.arrays.gather_scatter import gather, scatter_add
+from difflang.ops.op_factories import tensor_type
+
+MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
+MAX_PLACES = 1 << 18  # constants of a program are small
+
+
+def scatters_to_gathers(graph: Graph) -> Graph:
+    """Scattered additions of known positions as gathers and sums, which may add in another order. Cost: linear."""
+    return KnownScatters().graph(graph)
+
+
+class KnownScatters:
+    def __init__(self) -> None:
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        if graph not in self.done:
+            self.done[graph] = self.rewritten(graph)
+        return self.done[graph]
+
+    def rewritten(self, graph: Graph) -> Graph:
+        if any([e.regions for e in graph.eqns]):
+            graph = graph.with_eqns([e.with_regions(map(self.graph, e.regions)) for e in graph.eqns])
+        if not any([e.op is scatter_add for e in graph.eqns]):
+            return graph
+        facts, builder, changed = KnownIntegers(graph), Builder(), False
+        env = {p: builder.param(p.type, p.hint) for p in graph.params}
+        for eqn in graph.eqns:
+            operands = tuple([env[v] for v in eqn.operands])
+            places = facts.flat_places(eqn) if eqn.op is scatter_add else None
+            reads = None if places is None else reads_of_places(places, addressed_size(eqn))
+            builder.span = eqn.span
+            if reads is None:
+                results = builder.copy(eqn, operands)
+            else:
+                results, changed = (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),), True
+            env.update(zip(eqn.results, results, strict=True))
+        return builder.finish([env[r] for r in graph.results], name=graph.name) if changed else graph
+
+
+def addressed_size(eqn: Eqn) -> int:
+    """How many places the indices address, if these are the first axes."""
+    shape = tensor_type(eqn.operands[0]).shape
+    return prod([int(shape[a]) for a in eqn.attrs["axes"]])
+
+
+class KnownIntegers:
+    """The integers in a graph that are known: computed from constants alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.makers = {r: e for e in graph.eqns for r in e.results}
+        self.found: dict[Value, Array | None] = {}
+
+    def flat_places(self, eqn: Eqn) -> Array | None:
+        """For each addition the number of its place, or -1 if it is out of range; None if that is not known."""
+        axes = eqn.attrs["axes"]
+        if axes != tuple(range(len(axes))):
+            return None
+        indices = [self.numbers(v) for v in eqn.operands[2:]]
+        if any(i is None for i in indices) or not indices[0].size:
+            return None
+        sizes = [int(n) for n in tensor_type(eqn.operands[0]).shape[: len(axes)]]
+        inside = np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
+        flat = np.zeros(indices[0].shape, np.int64)
+        for i, n in zip(indices, sizes, strict=True):
+            flat = flat * n + i
+        return np.where(inside, flat, -1).reshape(-1)
+
+    def is_zero(self, value: Value) -> bool:
+        """Whether an array is a constant of zeros."""
+        eqn = self.makers.get(value)
+        return eqn is not None and isinstance(eqn.op.movement, Fill) and not eqn.operands and eqn.attrs["value"] == 0
+
+    def numbers(self, value: Value) -> Array | None:
+        if value not in self.found:
+            self.found[value] = self.computed(value)
+        return self.found[value]
+
+    def computed(self, value: Value) -> Array | None:
+        eqn, type = self.makers.get(value), value.type
+        small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
+        if eqn is None or not small or eqn.regions or eqn.op.effect or len(eqn.results) > 1:
+            return None
+        operands = [self.numbers(v) for v in eqn.operands]
+        return None if any(x is None for x in operands) else np.asarray(evaluate_eqn(eqn, operands)[0])
+
+
+def is_small(type: Tensor) -> bool:
+    return all([isinstance(n, int) for n in type.shape]) and prod(map(int, type.shape)) <= MAX_PLACES
+
+
+def reads_of_places(places: Array, count: int) -> tuple[Array, Array] | None:
+    """For each place, in columns, the additions there, and which of them there are; None if that is too many."""
+    order = np.argsort(places, kind="stable")
+    order = order[np.searchsorted(places[order], 0) :]
+    sizes = np.bincount(places[order], minlength=count)
+    most = int(sizes.max(initial=0))
+    if not most or most * count > MAX_READS * len(places):
+        return None
+    present = np.arange(most)[:, None] < sizes
+    reads = np.zeros((most, count), np.int64)
+    reads.T[present.T] = order
+    return reads, present
+
+
+def sum_of_reads(operands: Sequence[Value], reads: Array, present: Array, *, starts_at_zero: bool) -> Value:
+    """The array with the updates of each place added."""
+    x, updates = operands[:2]
+    home, index = x.home, tensor_type(operands[2])
+    kept = tensor_type(updates).shape[index.rank :]
+    flat = OPS["reshape"].one(updates, shape=(prod(map(int, index.shape)), *kept))
+    found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
+    if not present.all():
+        mask = array_constant(home, present, Tensor(BOOL, present.shape))
+        mask = OPS["broadcast"].one(mask, shape=tensor_type(found).shape, axes=(0, 1))
+        found = OPS["select"].one(mask, found, home.const(0, found.type))
+    total = OPS["reshape"].one(reduce_sum.one(found, axes=(0,)), shape=tensor_type(x).shape)
+    return total if starts_at_zero else x + total
