@@ -7,6 +7,7 @@ segment that XLA does not inline (`outlining`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from math import prod
 
@@ -22,8 +23,9 @@ MAX_RECOMPUTED = 10_000
 
 def stored_before_gathers(graph: Graph) -> set[Value]:
     """The operands of gathers that are stored, so that nothing is recomputed too often. Cost: linear."""
-    # The operations that XLA runs for one element of a value, from what is stored.
+    # The operations that XLA runs for one element of a value, from what is stored. A value of several readers is.
     work: dict[Value, int] = {}
+    readers = Counter([*graph.results, *[v for e in graph.eqns for v in set(e.operands)]])
     stored: set[Value] = set()
     for eqn in graph.eqns:
         if "gather" in eqn.op.traits and (each := work.get(eqn.operands[0], 0)):
@@ -32,7 +34,7 @@ def stored_before_gathers(graph: Graph) -> set[Value]:
                 stored.add(operand)
                 work[operand] = 0
         if (each := work_of_element(eqn, work)) is not None:
-            work.update(dict.fromkeys(eqn.results, each))
+            work.update({r: each for r in eqn.results if readers[r] == 1})
     return stored
 
 
