@@ -1,7 +1,7 @@
 """Additions at positions known at compile time become sums of what is read there.
 
-The derivative of reading `x[places]` with constant `places` adds each cotangent at its place, one after the other. If no
-place has many more than others, it is a gather of the cotangents of each place and a sum of these, which run side by side.
+The derivative of reading `x[places]` with constant `places` adds each cotangent at its place, one after the other. If
+no place has many more than others, it is a gather of the cotangents of each place and a sum of these: side by side.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class KnownScatters:
             if reads is None:
                 results = builder.copy(eqn, operands)
             else:
-                results, changed = (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),), True
+                results, changed = (
+                    (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),),
+                    True,
+                )
             env.update(zip(eqn.results, results, strict=True))
         return builder.finish([env[r] for r in graph.results], name=graph.name) if changed else graph
 

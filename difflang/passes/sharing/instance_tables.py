@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from difflang.ir.array_types import Array
 from difflang.ir.graph import Value
+from difflang.ops.op_factories import tensor_type
 
 Shape = tuple[int, ...]
 
@@ -102,6 +103,31 @@ def drop_constant_axes(classes: Array) -> Array:
         if classes.shape[axis] > 1 and (classes == one).all():
             classes = one
     return classes
+
+
+def whole_table(x: Value) -> Table:
+    """The table of an array that is the same in every point."""
+    return single(np.zeros((), np.int64), 1, x, tuple(map(int, tensor_type(x).shape)))
+
+
+def stacked_table(x: Value) -> Table:
+    """The table of an array whose items along the first axis are the values of one point each."""
+    count, *item = map(int, tensor_type(x).shape)
+    return Table(np.arange(count), np.arange(count), x, tuple(item))
+
+
+def one_axis(table: Table, pick: Array) -> Table:
+    """The table over a space of one axis, whose points read these rows."""
+    return table.reindexed(pick)
+
+
+def whole(table: Table, count: int) -> Array:
+    """The classes of every point of a space of one axis."""
+    return np.broadcast_to(table.classes, (count,))
+
+
+def table_key(table: Table) -> tuple[object, ...]:
+    return table.source, table.block, table.rows.dtype, table.rows.shape, table.rows.tobytes(), table.classes.tobytes()
 
 
 class Join(Struct, frozen=True):

@@ -1,10 +1,9 @@
-"""Recursion over sizes computes equal calls once, and all calls of one function at one level as one batch.
+"""Follows all instances of the graphs that a recursive call leads to, and emits what they compute, side by side.
 
-`f` that calls itself for smaller sizes, once for each column or half of its argument, makes a tree of calls, many of
-them of equal arguments: the minors of a determinant, the intervals of a divided difference. Every call is an instance
-of its function's graph; what it reads of an array outside is a constant selection of elements. `InstanceWalker` follows
-all instances at once, by tables (`passes/instance_tables.py`): instances that read the same elements are one, and the
-others run side by side. The body of a graph is emitted once for all instances that are called from one place.
+Instances are points of a space, their values are tables (`instance_tables`). A call starts a new space, of one axis,
+with a point for each set of arguments that differs; a map adds an axis. What is known or only moved is computed on
+tables (`folded_rows`), all else is emitted once for each class of points that read the same. So the body of a graph is
+emitted once for all calls of it that are ready together, whatever their number.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from msgspec.structs import replace
 
 from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, Values, graphs_postorder
-from difflang.ir.interpreter import evaluate, evaluate_eqn
+from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, I32, I64, INTEGERS, DType, Tensor, numpy_dtype, stacked_type
+from difflang.ir.tensor_types import BOOL, I32, Tensor, stacked_type
 from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
 from difflang.ops.arrays.constants import array_constant
 from difflang.ops.batching_rules import broadcast_over_batch
@@ -28,20 +26,23 @@ from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.op_factories import tensor_type
-from difflang.passes.instance_tables import (
+from difflang.passes.sharing.folded_rows import folded_rows
+from difflang.passes.sharing.instance_tables import (
     Join,
     Shape,
     Table,
     concatenate,
     join,
     merge_rows,
-    single,
+    one_axis,
+    stacked_table,
+    table_key,
+    whole,
+    whole_table,
     with_axis,
     without_axis,
 )
-from difflang.passes.vectorize_maps import vectorize_graph
 
-MIN_SHARING = 2  # calls in the tree for each call that is left; below that sharing gains little
 MAX_ELEMENTS = 1 << 23  # of all tables of one expansion: a second of compile time
 MAX_NESTING = 80  # calls within calls that are followed; Python's stack holds a few more
 MAX_SELECT_EQNS = 8  # in a branch that is computed for all instances, since a select is cheaper than parting them
@@ -49,87 +50,6 @@ MAX_SELECT_EQNS = 8  # in a branch that is computed for all instances, since a s
 
 class UnshareableError(Exception):
     """The calls cannot be followed, or too much would have to be known of them."""
-
-
-def share_recursive_calls(graph: Graph) -> Graph:
-    """Compute equal calls of functions that call themselves, for other sizes, once. Cost: linear in distinct calls."""
-    calls = CallCounts(graph)
-    return CallSharer(calls).graph(graph) if calls.recursive else graph
-
-
-class CallCounts:
-    """For each graph how many calls run below it, how many functions these are of, and whether they are recursive."""
-
-    def __init__(self, root: Graph) -> None:
-        self.bits: dict[str, int] = {}
-        self.names: dict[Graph, int] = {}  # of the functions called inside, as bits
-        self.tree: dict[Graph, int] = {}
-        self.recursive: set[Graph] = set()  # called for a function that they call themselves
-        for graph in graphs_postorder(root)[0]:
-            self.names[graph] = self.tree[graph] = 0
-            for eqn in graph.eqns:
-                for region in eqn.regions:
-                    self.add(graph, eqn, region)
-
-    def add(self, graph: Graph, eqn: Eqn, region: Graph) -> None:
-        length = eqn.attrs["length"] if eqn.op is map_ else 1
-        self.tree[graph] += (length if isinstance(length, int) else 1) * (self.tree[region] + (eqn.op is call))
-        self.names[graph] |= self.names[region]
-        if eqn.op is call:
-            bit = self.bits.setdefault(eqn.attrs["name"], 1 << len(self.bits))
-            self.names[graph] |= bit
-            if self.names[region] & bit and self.tree[region] >= MIN_SHARING * called_graphs(region):
-                self.recursive.add(region)
-
-
-def called_graphs(graph: Graph) -> int:
-    """How many graphs are called inside."""
-    return len({e.regions[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is call})
-
-
-class CallSharer:
-    """Expands the outermost recursive calls in a graph and its regions, where that shares enough of them."""
-
-    def __init__(self, calls: CallCounts) -> None:
-        self.calls = calls
-        self.done: dict[Graph, Graph] = {}
-
-    def graph(self, graph: Graph) -> Graph:
-        if graph not in self.done:
-            self.done[graph] = self.expanded(graph)
-        return self.done[graph]
-
-    def expanded(self, graph: Graph) -> Graph:
-        if not any([e.regions for e in graph.eqns]):
-            return graph
-        builder, changed = Builder(), False
-        env = {p: builder.param(p.type, p.hint) for p in graph.params}
-        for eqn in graph.eqns:
-            operands = tuple([env[v] for v in eqn.operands])
-            results = self.shared_results(builder, eqn, operands)
-            if results is None:
-                inner = eqn.with_regions(map(self.graph, eqn.regions)) if eqn.regions else eqn
-                results, changed = builder.copy(inner, operands), changed or inner is not eqn
-            else:
-                changed = True
-            env.update(zip(eqn.results, results, strict=True))
-        made = builder.finish([env[r] for r in graph.results], name=graph.name)
-        return made if changed else graph
-
-    def shared_results(self, builder: Builder, eqn: Eqn, operands: Values) -> Values | None:
-        """The results of a recursive call with equal calls shared; None where that is not possible or gains nothing."""
-        if eqn.op is not call or eqn.regions[0] not in self.calls.recursive or eqn.effectful:
-            return None
-        start = len(builder.eqns)
-        walker = InstanceWalker(builder)
-        try:
-            results = walker.expand(eqn.regions[0], operands)
-        except UnshareableError:
-            results = None
-        if results is None or walker.computed * MIN_SHARING > self.calls.tree[eqn.regions[0]] + 1:
-            del builder.eqns[start:]
-            return None
-        return results
 
 
 class InstanceWalker:
@@ -143,7 +63,7 @@ class InstanceWalker:
         self.finest: Table | None = None  # what is computed is computed for the classes of this table
 
     def expand(self, graph: Graph, operands: Values) -> Values:
-        tables = [computed_table(v, 1) for v in operands]
+        tables = [whole_table(v) for v in operands]
         types = [tensor_type(r) for r in graph.results]
         results = self.enter(graph, tables, 1)
         return tuple([self.value(t, np.zeros(1, np.int64), type) for t, type in zip(results, types, strict=True)])
@@ -192,12 +112,12 @@ class InstanceWalker:
         if (found := concatenate(wide)) is not None:
             return found
         stacks = [self.stack(t, whole(t, n), type) for t, n in zip(tables, counts, strict=True)]
-        return computed_table(OPS["concat"].one(*stacks, axis=0), sum(counts))
+        return stacked_table(OPS["concat"].one(*stacks, axis=0))
 
     # ---- Graphs
 
     def run(self, graph: Graph, tables: Sequence[Table], space: Shape) -> list[Table]:
-        """The results of a graph in every point of a space. Calls of one graph that are ready together are one batch."""
+        """The results of a graph in every point of a space; calls of one graph that are ready together are a batch."""
         env: dict[Value, Table] = dict(zip(graph.params, tables, strict=True))
         todo: Sequence[Eqn] = graph.eqns
         while todo:
@@ -229,7 +149,9 @@ class InstanceWalker:
         joined = join(tables, len(space))
         results = folded_rows(eqn, tables, joined)
         if results is None:
-            return self.compute(eqn, tables, joined if self.finest is None else join([*tables, self.finest], len(space)))
+            return self.compute(
+                eqn, tables, joined if self.finest is None else join([*tables, self.finest], len(space))
+            )
         made = [merge_rows(replace(t, classes=joined.classes)) for t in results]
         self.elements += sum([t.rows.size + t.classes.size for t in results])
         if self.elements > MAX_ELEMENTS:
@@ -266,9 +188,7 @@ class InstanceWalker:
             for region, part, n in zip(eqn.regions, parts, counts, strict=True)
         ]
         place = np.argsort(order)[joined.classes]
-        merged = [
-            self.chained(pair, counts, tensor_type(r)) for r, *pair in zip(eqn.results, *sides, strict=True)
-        ]
+        merged = [self.chained(pair, counts, tensor_type(r)) for r, *pair in zip(eqn.results, *sides, strict=True)]
         return [t.reindexed(whole(t, sum(counts))[place]) for t in merged]
 
     def select(self, eqn: Eqn, truth: Table, result: Value, x: Table, y: Table, space: Shape) -> Table:
@@ -291,7 +211,8 @@ class InstanceWalker:
             results = self.reduce_rows(eqn, tables[0].elementwise(), joined)
         else:
             results = self.emit(eqn, tables, joined)
-        return [replace(computed_table(r, count, count > 1), classes=joined.classes) for r in results]
+        made = [whole_table(r) if count == 1 else stacked_table(r) for r in results]
+        return [replace(t, classes=joined.classes) for t in made]
 
     def emit(self, eqn: Eqn, tables: Sequence[Table], joined: Join) -> Values:
         """The results of an equation, for several classes along a first axis."""
@@ -340,112 +261,28 @@ class InstanceWalker:
         flat, at = self.reshaped(table.source, (blocks, *table.block)), rows.reshape(-1)
         first, last = int(at.min()), int(at.max())
         step = int(at[1] - at[0]) if len(at) > 1 else 1
-        regular = step > 0 and bool((np.diff(at) == step).all())
+        regular = step != 0 and bool((np.diff(at) == step).all())
         if regular or last - first < blocks // 2:
-            ends = [(first, last + 1, step if regular else 1), *[(0, n, 1) for n in table.block]]
+            ends = [(first, last + 1, abs(step) if regular else 1), *[(0, n, 1) for n in table.block]]
             starts, stops, steps = zip(*ends, strict=True)
             flat = self.builder.one("slice", flat, starts=starts, stops=stops, steps=steps)
+            rows = rows - first
         if not regular:
-            hull = first if last - first < blocks // 2 else 0
-            places = array_constant(self.builder, rows - hull, Tensor(I32, rows.shape))
+            places = array_constant(self.builder, rows, Tensor(I32, rows.shape))
             flat = self.builder.one("gather", flat, places, axes=(0,))
+        elif step < 0:
+            flat = self.builder.one("reverse", flat, axes=(0,))
         return self.reshaped(flat, tuple(map(int, type.shape)))
 
     def reshaped(self, x: Value, shape: Shape) -> Value:
         return x if tensor_type(x).shape == shape else self.builder.one("reshape", x, shape=shape)
 
 
-def computed_table(source: Value, count: int, stacked: bool = False) -> Table:
-    """The table of an array: of its items, each the value of one class, or of the whole."""
-    shape = tuple(map(int, tensor_type(source).shape))
-    if not stacked:
-        return single(np.zeros((), np.int64), 1, source, shape)
-    return Table(np.arange(count), np.arange(count), source, shape[1:])
-
-
-def one_axis(table: Table, pick: Array) -> Table:
-    """The table over a space of one axis, whose points read these rows."""
-    return table.reindexed(pick)
-
-
-def whole(table: Table, count: int) -> Array:
-    """The classes of every point of a space of one axis."""
-    return np.broadcast_to(table.classes, (count,))
-
-
-def table_key(table: Table) -> tuple[object, ...]:
-    return table.source, table.block, table.rows.dtype, table.rows.shape, table.rows.tobytes(), table.classes.tobytes()
-
-
 def is_cheap(region: Graph) -> bool:
     """Whether a branch is small and only moves elements or does the cheapest arithmetic."""
     return len(region.eqns) <= MAX_SELECT_EQNS and all(
-        [not e.regions and not e.op.effect and {"cheap", "data movement", "bit exact"} & set(e.op.traits) for e in region.eqns]
+        [
+            not e.regions and not e.op.effect and {"cheap", "data movement", "bit exact"} & set(e.op.traits)
+            for e in region.eqns
+        ]
     )
-
-
-# ---- What is known at compile time
-
-
-def folded_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Table] | None:
-    """Rows of an equation's results for each class: known numbers, or positions in the one source; None if neither."""
-    if eqn.regions or eqn.op.effect:
-        return None
-    if all(t.source is None for t in tables):
-        if not is_exact(eqn):
-            return None
-        return [Table(rows, joined.classes) for rows in evaluated_rows(eqn, tables, joined)]
-    moved = moved_operands(eqn, tables)
-    if moved is None:
-        return None
-    tables = [t.elementwise() for t in tables]
-    source = tables[moved[0]].source
-    # Position 0 is kept free, so that a zero which the op adds is seen.
-    tables = [replace(t, rows=t.rows + 1) if i in moved else t for i, t in enumerate(tables)]
-    (rows,) = evaluated_rows(with_positions(eqn, moved), tables, joined)
-    return None if (rows == 0).any() else [Table(rows - 1, joined.classes, source)]
-
-
-def is_exact(eqn: Eqn) -> bool:
-    """Whether results computed beforehand are those of every engine."""
-    if {"correctly rounded", "bit exact"} & set(eqn.op.traits):
-        return True
-    types = [tensor_type(v) for v in (*eqn.operands, *eqn.results)]
-    return bool(eqn.operands) and all(t.dtype is BOOL or t.dtype in INTEGERS for t in types)
-
-
-def moved_operands(eqn: Eqn, tables: Sequence[Table]) -> list[int] | None:
-    """The operands whose elements an equation moves, if it does nothing else and they read one source."""
-    traits = set(eqn.op.traits)
-    if not ({"bit exact", "data movement"} <= traits or {"gather", "select"} & traits):
-        return None
-    rules = eqn.op.operand_rules.transpose or ()
-    moved = [i for i in range(len(tables)) if rules[min(i, len(rules) - 1)] is not None]
-    sources = {tables[i].source for i in moved}
-    others = [t.source for i, t in enumerate(tables) if i not in moved]
-    return moved if len(sources) == 1 and None not in sources and not any(s is not None for s in others) else None
-
-
-def with_positions(eqn: Eqn, moved: Sequence[int]) -> Eqn:
-    """The equation on arrays of positions."""
-    operands = [
-        Value(Tensor(I64, tensor_type(v).shape), v.home) if i in moved else v for i, v in enumerate(eqn.operands)
-    ]
-    results = [Value(Tensor(I64, tensor_type(r).shape), r.home) for r in eqn.results]
-    return Eqn(eqn.op, tuple(operands), tuple(results), eqn.attrs, (), eqn.span)
-
-
-def evaluated_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Array]:
-    """The results of an equation for each class, on the rows of the tables."""
-    if joined.count == 1:
-        with np.errstate(all="ignore"):
-            found = evaluate_eqn(eqn, [t.rows[pick[0]] for t, pick in zip(tables, joined.picks, strict=True)])
-        return [np.asarray(x, numpy_dtype(tensor_type(r).dtype))[None] for x, r in zip(found, eqn.results, strict=True)]
-    wide = [len(t.rows) > 1 for t in tables]
-    rows = [t.rows[pick] if w else t.rows[0] for t, pick, w in zip(tables, joined.picks, wide, strict=True)]
-    operands = tuple([Value(v.type, v.home) for v in eqn.operands])
-    whole = Graph(operands, (Eqn(eqn.op, operands, eqn.results, eqn.attrs, (), eqn.span),), eqn.results)
-    if (found := vectorize_graph(whole, tuple(wide), joined.count)) is not None:
-        return evaluate(found[0], *rows)
-    each = [evaluate(whole, *[x[i] if w else x for x, w in zip(rows, wide, strict=True)]) for i in range(joined.count)]
-    return [np.stack(results) for results in zip(*each, strict=True)]

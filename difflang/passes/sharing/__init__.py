@@ -1,0 +1,1 @@
+"""Equal instances of recursive calls are computed once."""
