@@ -20,7 +20,7 @@ from difflang.ir.tensor_types import BOOL, I32, INTEGERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import array_constant
 from difflang.ops.arrays.gather_scatter import gather, scatter_add
-from difflang.ops.op_factories import tensor_type
+from difflang.ops.op_factories import static_size, tensor_type
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
 MAX_PLACES = 1 << 18  # constants of a program are small
@@ -66,7 +66,7 @@ class KnownScatters:
 def addressed_size(eqn: Eqn) -> int:
     """How many places the indices address, if these are the first axes."""
     shape = tensor_type(eqn.operands[0]).shape
-    return prod([int(shape[a]) for a in eqn.attrs["axes"]])
+    return prod([static_size(shape[a]) for a in eqn.attrs["axes"]])
 
 
 class KnownIntegers:
@@ -81,10 +81,10 @@ class KnownIntegers:
         axes = eqn.attrs["axes"]
         if axes != tuple(range(len(axes))):
             return None
-        indices = [self.numbers(v) for v in eqn.operands[2:]]
-        if any(i is None for i in indices) or not indices[0].size:
+        indices = [i for v in eqn.operands[2:] if (i := self.numbers(v)) is not None]
+        if len(indices) < len(axes) or not indices[0].size:
             return None
-        sizes = [int(n) for n in tensor_type(eqn.operands[0]).shape[: len(axes)]]
+        sizes = [static_size(n) for n in tensor_type(eqn.operands[0]).shape[: len(axes)]]
         inside = np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
         flat = np.zeros(indices[0].shape, np.int64)
         for i, n in zip(indices, sizes, strict=True):
@@ -111,7 +111,7 @@ class KnownIntegers:
 
 
 def is_small(type: Tensor) -> bool:
-    return all([isinstance(n, int) for n in type.shape]) and prod(map(int, type.shape)) <= MAX_PLACES
+    return all([isinstance(n, int) for n in type.shape]) and prod(map(static_size, type.shape)) <= MAX_PLACES
 
 
 def reads_of_places(places: Array, count: int) -> tuple[Array, Array] | None:
@@ -133,7 +133,7 @@ def sum_of_reads(operands: Sequence[Value], reads: Array, present: Array, *, sta
     x, updates = operands[:2]
     home, index = x.home, tensor_type(operands[2])
     kept = tensor_type(updates).shape[index.rank :]
-    flat = OPS["reshape"].one(updates, shape=(prod(map(int, index.shape)), *kept))
+    flat = OPS["reshape"].one(updates, shape=(prod(map(static_size, index.shape)), *kept))
     found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
     if not present.all():
         mask = array_constant(home, present, Tensor(BOOL, present.shape))

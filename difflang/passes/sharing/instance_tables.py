@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from difflang.ir.array_types import Array
 from difflang.ir.graph import Value
-from difflang.ops.op_factories import tensor_type
+from difflang.ops.op_factories import static_size, tensor_type
 
 Shape = tuple[int, ...]
 
@@ -107,12 +107,12 @@ def drop_constant_axes(classes: Array) -> Array:
 
 def whole_table(x: Value) -> Table:
     """The table of an array that is the same in every point."""
-    return single(np.zeros((), np.int64), 1, x, tuple(map(int, tensor_type(x).shape)))
+    return single(np.zeros((), np.int64), 1, x, tuple(map(static_size, tensor_type(x).shape)))
 
 
 def stacked_table(x: Value) -> Table:
     """The table of an array whose items along the first axis are the values of one point each."""
-    count, *item = map(int, tensor_type(x).shape)
+    count, *item = map(static_size, tensor_type(x).shape)
     return Table(np.arange(count), np.arange(count), x, tuple(item))
 
 

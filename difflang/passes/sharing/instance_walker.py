@@ -18,14 +18,14 @@ from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, I32, Tensor, stacked_type
+from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
 from difflang.ops.arrays.constants import array_constant
 from difflang.ops.batching_rules import broadcast_over_batch
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
-from difflang.ops.op_factories import tensor_type
+from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.sharing.folded_rows import folded_rows
 from difflang.passes.sharing.instance_tables import (
     Join,
@@ -178,7 +178,7 @@ class InstanceWalker:
             before, self.finest = self.finest, Table(np.arange(joined.count), joined.classes)
             sides = [self.run(region, tables[1:], space) for region in eqn.regions]
             self.finest = before
-            return [self.select(eqn, truth, r, *pair, space) for r, *pair in zip(eqn.results, *sides, strict=True)]
+            return [self.select(eqn, truth, r, x, y, space) for r, x, y in zip(eqn.results, *sides, strict=True)]
         taken = truth.rows[joined.picks[0]]
         order = np.concatenate([np.flatnonzero(taken), np.flatnonzero(~taken)])
         counts = [int(taken.sum()), int((~taken).sum())]
@@ -250,14 +250,14 @@ class InstanceWalker:
 
     def stack(self, table: Table, pick: Array, type: Tensor) -> Value:
         """The values in the points of several classes, along a first axis."""
-        return self.read(table, table.rows[pick], stacked_type(type, len(pick)))
+        return self.read(table, table.rows[pick], Tensor(type.dtype, (len(pick), *type.shape)))
 
     def read(self, table: Table, rows: Array, type: Tensor) -> Value:
         """The array of known numbers, or of the blocks at these positions of a source."""
         if table.source is None or not rows.size:
             return array_constant(self.builder, rows, type) if table.source is None else self.builder.const(0, type)
         source = tensor_type(table.source)
-        blocks = prod(map(int, source.shape[: source.rank - len(table.block)]))
+        blocks = prod(map(static_size, source.shape[: source.rank - len(table.block)]))
         flat, at = self.reshaped(table.source, (blocks, *table.block)), rows.reshape(-1)
         first, last = int(at.min()), int(at.max())
         step = int(at[1] - at[0]) if len(at) > 1 else 1
@@ -272,7 +272,7 @@ class InstanceWalker:
             flat = self.builder.one("gather", flat, places, axes=(0,))
         elif step < 0:
             flat = self.builder.one("reverse", flat, axes=(0,))
-        return self.reshaped(flat, tuple(map(int, type.shape)))
+        return self.reshaped(flat, tuple(map(static_size, type.shape)))
 
     def reshaped(self, x: Value, shape: Shape) -> Value:
         return x if tensor_type(x).shape == shape else self.builder.one("reshape", x, shape=shape)
