@@ -19,6 +19,7 @@ from difflang.ir.op import AxisPermutation
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import tensor_type
+from difflang.passes.contraction_order import NamedAxesProduct, attr_axes_pair
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 from difflang.passes.sums_to_contractions import ContractionFactor, broadcast_factor, strip_broadcasts, sum_terms
 
@@ -48,42 +49,6 @@ class BatchAxisDropper:
 
 def has_batch_axes(eqn: Eqn) -> bool:
     return eqn.op is dot_general and bool(eqn.attrs["batch"][0])
-
-
-class NamedAxesProduct(Struct, frozen=True):
-    """A contraction with numbered axes, as in einsum: axes that are not in the result are summed."""
-
-    lhs: Axes
-    rhs: Axes
-    result: Axes
-
-    @classmethod
-    def of(cls, dot: Eqn) -> NamedAxesProduct:
-        x, y = (tensor_type(v).rank for v in dot.operands)
-        lhs, rhs = list(range(x)), list(range(x, x + y))
-        for name in ("batch", "contract"):
-            for a, b in zip(*attr_axes_pair(dot, name), strict=True):  # shared axes get one number
-                rhs[b] = lhs[a]
-        batch = [lhs[a] for a in attr_axes_pair(dot, "batch")[0]]
-        left = [name for name in (*lhs, *rhs) if (name in lhs) != (name in rhs)]
-        return cls(tuple(lhs), tuple(rhs), (*batch, *left))
-
-    def emit(self, builder: Builder, x: Value, y: Value) -> Value:
-        """Emit the contraction, with the axes of its result in order."""
-        both = [name for name in self.lhs if name in self.rhs]
-        batch, contract = ([n for n in both if (n in self.result) is kept] for kept in (True, False))
-        places = [
-            tuple([tuple(map(side.index, names)) for side in (self.lhs, self.rhs)]) for names in (batch, contract)
-        ]
-        result = builder.one("dot_general", x, y, batch=places[0], contract=places[1])
-        made = [*batch, *[n for n in (*self.lhs, *self.rhs) if n not in both]]
-        perm = tuple(map(made.index, self.result))
-        return result if perm == tuple(range(len(perm))) else builder.one("transpose", result, perm=perm)
-
-
-def attr_axes_pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
-    first, second = dot.attrs[name]
-    return int_tuple(first), int_tuple(second)
 
 
 class BatchedTerm(Struct, frozen=True):

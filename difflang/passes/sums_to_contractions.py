@@ -7,6 +7,7 @@ window, `sum(for k in 0..4 => x[2 * i + k])`, becomes a sum of slices.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
@@ -15,9 +16,9 @@ from msgspec import Struct
 
 from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import AxisPermutation, Fill
+from difflang.ir.op import AxisPermutation, Fill, Op
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import COMPLEXES, FLOATS, Tensor
+from difflang.ir.tensor_types import COMPLEXES, F32, F64, FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.gather_scatter import gather as gather_op
@@ -25,37 +26,51 @@ from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import add, mul, select
+from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.contraction_order import NamedAxesProduct, Order, OrderSearch, emit_einsum
+from difflang.passes.einsum_form import Axes, EinsumForm, MakerMap, einsum_form, stretches_axis
 from difflang.passes.rules.affine_indices import AffineIndex, affine_index, emit_gather_slice, static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
-MakerMap = Mapping[Value, Eqn]
-Axes = tuple[int, ...]
-
 MAX_SMALL_PRODUCT = 1 << 12  # elements: up to here a product with one full-size factor is not contracted
 MAX_WINDOW = 8  # the longest window that is summed slice by slice
+# Factors get another order if it costs less than this part of what is written, which costs some microseconds at least.
+MIN_GAIN, MIN_COST = 0.7, 4096.0
+ORDERED = (F32, F64, *COMPLEXES)  # 16-bit floats overflow too easily for that
 SEARCH_DEPTH = 8  # how many equations back an array in memory is searched for
 
 
 def contract(graph: Graph) -> Graph:
     """Turn sums of products into contractions. Dead equations are left to dce. Cost: linear."""
 
-    def plan(eqn: Eqn, made: MakerMap, batched: bool) -> SumPlan | None:
-        return plan_contraction(eqn, made) or (None if batched else plan_masked(eqn, made))
+    def plan(eqn: Eqn, level: Level) -> SumPlan | None:
+        ordered = plan_order(eqn, level)
+        if ordered is not None or eqn.op is not reduce_sum:
+            return ordered
+        return plan_contraction(eqn, level.made) or (None if level.batched else plan_masked(eqn, level.made))
 
-    return SumRewriter(plan).graph(graph)
+    return SumRewriter(plan, (reduce_sum, dot_general)).graph(graph)
 
 
 def slice_window_sums(graph: Graph) -> Graph:
     """Turn sums over short windows into sums of slices. Dead equations are left to dce. Cost: linear."""
-    return SumRewriter(lambda e, made, batched: plan_window_sum(e, made)).graph(graph)
+    return SumRewriter(lambda e, level: plan_window_sum(e, level.made), (reduce_sum,)).graph(graph)
+
+
+class Level(Struct, frozen=True):
+    """What is known of the graph around an equation."""
+
+    made: MakerMap
+    readers: Mapping[Value, int]
+    batched: bool  # whether it is the body of a map, or within one
 
 
 class SumRewriter:
-    """Replaces each sum for which `plan` returns a plan."""
+    """Replaces each equation of some ops for which `plan` returns a plan."""
 
-    def __init__(self, plan: Callable[[Eqn, MakerMap, bool], SumPlan | None]) -> None:
-        self.plan = plan
+    def __init__(self, plan: Callable[[Eqn, Level], SumPlan | None], ops: tuple[Op, ...]) -> None:
+        self.plan, self.ops = plan, ops
         self.done: dict[tuple[Graph, bool], Graph] = {}
 
     def graph(self, graph: Graph, in_map: bool = False) -> Graph:
@@ -75,9 +90,12 @@ class SumRewriter:
         return eqn.with_regions([self.graph(region, batched) for region in eqn.regions])
 
     def rewrite_level(self, graph: Graph, batched: bool) -> Graph:
+        sums = [e for e in graph.eqns if e.op in self.ops and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES]
+        if not sums:
+            return graph
         made = {r: e for e in graph.eqns for r in e.results}
-        sums = [e for e in graph.eqns if e.op is reduce_sum and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES]
-        plans = {e: plan for e in sums if (plan := self.plan(e, made, batched)) is not None}
+        level = Level(made, Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]]), batched)
+        plans = {e: plan for e in sums if (plan := self.plan(e, level)) is not None}
         return replace_sums(graph, plans) if plans else graph
 
 
@@ -130,14 +148,6 @@ def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
             break
         (value,) = eqn.operands
     return ContractionFactor(value, axes)
-
-
-def stretches_axis(eqn: Eqn) -> bool:
-    """Whether a broadcast repeats an axis of size 1."""
-    shape = tensor_type(eqn.results[0]).shape
-    return any(
-        d != shape[a] for d, a in zip(tensor_type(eqn.operands[0]).shape, int_tuple(eqn.attrs["axes"]), strict=True)
-    )
 
 
 class ContractionPlan(Struct, frozen=True):
@@ -249,6 +259,59 @@ def is_materialized(value: Value, made: MakerMap) -> bool:
         seen.update(fresh)
         todo += [(v, depth + 1) for v in fresh]
     return False
+
+
+# ---- Products of many factors
+
+
+class OrderedEinsum(Struct, frozen=True):
+    """A sum of products as contractions in the cheapest order."""
+
+    form: EinsumForm
+    order: Order
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        return tuple([f.value for f in self.form.factors])
+
+    def sum(self, builder: Builder, *factors: Value) -> Value:
+        return emit_einsum(builder, self.form, self.order, factors)
+
+
+def plan_order(eqn: Eqn, level: Level) -> OrderedEinsum | None:
+    """The plan for a sum of products of three factors or more, where another order of them is clearly cheaper."""
+    if tensor_type(eqn.results[0]).dtype not in ORDERED:
+        return None
+    form = einsum_form(eqn, level.made, level.readers)
+    # Products written as contractions alone, such as `a @ b @ c`, keep their order.
+    if form is None or len(form.factors) < 3 or all([e.op is dot_general for e in form.nodes]):
+        return None
+    written = written_cost(form.nodes, level.made)
+    if written < MIN_COST:
+        return None
+    cost, order = OrderSearch(form).cheapest()
+    cost += sum([prod(static_shape(f.value)) for f in form.factors if not is_materialized(f.value, level.made)])
+    return OrderedEinsum(form, order) if cost < MIN_GAIN * written else None
+
+
+def written_cost(nodes: Sequence[Eqn], made: MakerMap) -> float:
+    """The cost of products, sums and contractions as they stand, in the unit of `OrderSearch`."""
+    total = 0.0
+    fused: set[Eqn] = set()  # products that are contracted in any case
+    for eqn in nodes:
+        if eqn.op is dot_general:
+            product = NamedAxesProduct.of(eqn)
+            sizes = [n for v in eqn.operands for n in static_shape(v)]
+            total += product.cost(dict(zip((*product.lhs, *product.rhs), sizes, strict=True)))
+        elif eqn.op is reduce_sum:
+            plan = plan_contraction(eqn, made)
+            if plan is not None:
+                sizes = dict(enumerate(static_shape(eqn.operands[0])))
+                total += NamedAxesProduct(plan.lhs.axes, plan.rhs.axes, plan.order).cost(sizes)
+                fused.add(made[eqn.operands[0]])
+        elif eqn not in fused:
+            total += prod(static_shape(eqn.results[0]))
+    return total
 
 
 # ---- Masked sums
@@ -364,4 +427,4 @@ def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
     return window if None not in ends else None
 
 
-SumPlan = ContractionPlan | MaskedContraction | WindowSum
+SumPlan = ContractionPlan | OrderedEinsum | MaskedContraction | WindowSum
