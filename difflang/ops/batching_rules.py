@@ -90,12 +90,20 @@ def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
 
 
 def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
-    """One element written per instance to a shared array: selected element by element.
+    """One window at a place that all instances share; or one element of each, written to a shared array: a select.
 
-    The array is copied for each instance in any case. `None` for a batched array, which is updated in place, and for a
-    window of several positions along part of an axis.
+    A shared array is copied for each instance in any case. `None` for places that differ in a batched array, which is
+    updated in place, and for a window of several positions along part of an axis.
     """
     x, update = tensor_type(eqn.operands[0]), tensor_type(eqn.operands[1])
+
+    def update_all(*operands: Value) -> Value:
+        array, values = broadcast_all(operands[:2], wide[:2], count)
+        zero = array.home.one("const", value=0, type=Tensor(tensor_type(operands[2]).dtype))
+        return OPS["dynamic_update"].one(array, values, zero, *operands[2:])
+
+    if wide[2:] and not any(wide[2:]):
+        return update_all
     axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
     if wide[0] or any(update.shape[a] != 1 for a in axes):
         return None

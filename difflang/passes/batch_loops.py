@@ -2,7 +2,7 @@
 
 It runs until the last instance ends; an instance that has ended keeps its state. JAX batches `while_loop` in the same
 way, by tracing it anew. It applies only where no derivative is taken any more: what an instance computes beyond its end
-is thrown away, but may be NaN.
+is thrown away, but may be NaN. Carries that are the same in all instances stay one value: they are computed once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import Tensor, sequence_item_type
 from difflang.ops.arrays.axis_reductions import reduce_any
 from difflang.ops.batching_rules import Mask, broadcast_all
 from difflang.ops.control.cond import cond
@@ -29,7 +29,7 @@ GraphBatcher = Callable[[Graph, Mask, int], BatchedGraph | None]
 
 
 class BatchedLoop(Struct, frozen=True):
-    """A loop without sequences, its regions for the whole batch, and which of its carries are batched."""
+    """A loop, its regions for the whole batch, and which of its carries and outputs are batched."""
 
     eqn: Eqn
     carry: Mask
@@ -38,28 +38,35 @@ class BatchedLoop(Struct, frozen=True):
     batch_size: int
 
     @property
+    def batched_results(self) -> Mask:
+        """Which results have a batch axis: the step count is the first."""
+        return self.ends_independently, *self.carry, *self.step[1][len(self.carry) :]
+
+    @property
     def ends_independently(self) -> bool:
         """Whether instances may end after different numbers of steps."""
         return self.condition is not None and self.condition[1][0]
 
     def __call__(self, limit: Value, *operands: Value, batched: Mask) -> list[Value]:
-        """Its results, all batched. `batched` says which operands are, the limit first."""
-        form = LoopAttrs.of(self.eqn)
-        consts, given = operands[: form.consts], operands[form.consts :]
-        has = batched[1 + form.consts :]
-        state = self.add_batch_axes(given, has)
+        """Its results, see `batched_results`. `batched` says which operands are, the limit first."""
+        parts, has = LoopAttrs.of(self.eqn).parts([limit, *operands]), LoopAttrs.of(self.eqn).parts(batched)
+        state = self.add_batch_axes(parts.carry, has.carry)
         # The first carry counts the steps of each instance.
         if self.ends_independently:
             state = [limit.home.const(0, Tensor(INDEX.dtype, (self.batch_size,))), *state]
-        types = [INDEX, *[v.type for v in (*consts, *state)]]
+        # An item of a batched array has the batch axis in front, so the array has it behind the axis of the steps.
+        xs = [swap_leading(x) if b else x for x, b in zip(parts.xs, has.xs, strict=True)]
+        items = [sequence_item_type(x.type) for x in xs]
+        types = [INDEX, *[v.type for v in (*parts.consts, *state)], *items]
         regions = [build_region(types, self.stepped)] + (
-            [build_region(types, self.batched_condition)] if self.condition else []
+            [build_region(types[: len(types) - len(xs)], self.batched_condition)] if self.condition else []
         )
         attrs: dict[str, Any] = {**self.eqn.attrs, "carry": len(state)}
-        counts, *found = limit.home.emit(loop, [limit, *consts, *state], tuple(regions), **attrs)
+        counts, *found = limit.home.emit(loop, [limit, *parts.consts, *state, *xs], tuple(regions), **attrs)
         if self.ends_independently:
             counts, *found = found
-        return broadcast_all([counts, *found], (self.ends_independently, *self.carry), self.batch_size)
+        ys = zip(found[len(self.carry) :], self.batched_results[1 + len(self.carry) :], strict=True)
+        return [counts, *found[: len(self.carry)], *[swap_leading(y) if b else y for y, b in ys]]
 
     def add_batch_axes(self, values: Sequence[Value], has: Sequence[bool]) -> list[Value]:
         """The carries; those that are batched in the loop get a batch axis."""
@@ -72,7 +79,8 @@ class BatchedLoop(Struct, frozen=True):
         graph, has = self.step
         home = index.home
         if not self.ends_independently:
-            return self.add_batch_axes(home.inline(graph, index, *params), has)
+            results, count = home.inline(graph, index, *params), len(self.carry)
+            return [*self.add_batch_axes(results[:count], has[:count]), *results[count:]]
         at = LoopAttrs.of(self.eqn).consts
         counts, before = params[at], params[at + 1 :]
         inner = (index, *params[:at], *before)
@@ -100,10 +108,16 @@ def select_active(going: Value, after: Value, before: Value) -> Value:
     return select.one(truths, after, before)
 
 
+def swap_leading(x: Value) -> Value:
+    """An array with its first two axes swapped."""
+    return x.home.one("transpose", x, perm=(1, 0, *range(2, tensor_type(x).rank)))
+
+
 def batch_loop(eqn: Eqn, wide: Mask, batch_size: int, side_by_side: GraphBatcher) -> BatchedLoop | None:
     """The loop over the batch; None if its limit is batched, or if part of its step cannot be batched."""
     form, (step, *ends) = LoopAttrs.of(eqn), eqn.regions
-    if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not has_bounded_body(eqn):
+    sequences = bool(form.parts(eqn.operands).xs) or len(step.results) > form.carry
+    if wide[0] or form.history_outputs or (sequences and not (form.exact and isinstance(form.length, int))):
         return None
     parts = form.parts(wide)
     # A fixed point: a carry is batched if it enters so, or if a step gives it so.
@@ -111,15 +125,18 @@ def batch_loop(eqn: Eqn, wide: Mask, batch_size: int, side_by_side: GraphBatcher
     while True:
         mask = (False, *parts.consts, *carry)
         go = side_by_side(ends[0], mask, batch_size) if ends else None
-        done = side_by_side(step, mask, batch_size)
+        done = side_by_side(step, (*mask, *parts.xs), batch_size)
         if done is None or (ends and go is None):
             return None
         each = go is not None and go[1][0]
-        grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=True)])
+        grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=False)])
         if grown == carry:
-            if each:  # then the condition takes the step count of each instance
-                go = side_by_side(ends[0], (True, *mask[1:]), batch_size)
-            return None if ends and go is None else BatchedLoop(eqn, carry, done, go, batch_size)
+            if not each:
+                return BatchedLoop(eqn, carry, done, go, batch_size)
+            # Then the condition takes the step count of each instance.
+            go = side_by_side(ends[0], (True, *mask[1:]), batch_size)
+            fits = go is not None and not sequences and has_bounded_body(eqn)
+            return BatchedLoop(eqn, carry, done, go, batch_size) if fits else None
         carry = grown
 
 

@@ -33,8 +33,10 @@ def contract_after_loops(graph: Graph) -> Graph:
     """Move sums of contractions out of reverse loops and of maps around them; dce drops the dead rest. Cost: linear."""
     deferrer = LoopContractionMover()
     found = deferrer.graph(graph)
-    # In a map, the cotangents of a matrix that the batch shares become one contraction over steps and batch.
-    return drop_batch_axes(vectorize_maps(simplify(found))) if deferrer.changed_maps else found
+    if found is graph:
+        return graph
+    # The cotangents of a matrix that a batch shares become one contraction over steps and batch.
+    return drop_batch_axes(vectorize_maps(simplify(found)) if deferrer.changed_maps else found)
 
 
 class LoopContractionMover:

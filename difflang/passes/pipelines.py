@@ -34,7 +34,7 @@ from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
 from difflang.passes.update_in_place import update_in_place
-from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
+from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps, vectorize_maps_keeping_branches
 
 
 def is_differentiated(graph: Graph) -> bool:
@@ -137,6 +137,10 @@ INDEX_EXTREMA = Pass(
 )
 TILE = Pass(tile, "large arrays that are summed are computed tile by tile, and again in reverse")
 VECTORIZE_MAPS = Pass(vectorize_maps, "operations on whole arrays replace those of each instance of a map")
+VECTORIZE_MAPS_KEEPING_BRANCHES = Pass(
+    vectorize_maps_keeping_branches,
+    "operations on whole arrays replace those of each instance of a map, but for branches",
+)
 VECTORIZE_BOUNDED_MAPS = Pass(
     vectorize_bounded_maps, "operations on whole arrays replace maps without a loop of unknown length"
 )
@@ -228,7 +232,7 @@ OPTIMIZE_FOR_READING = Pipeline(
     (
         DEAD_FIRST,
         *(
-            Step(VECTORIZE_MAPS),
+            Step(VECTORIZE_MAPS_KEEPING_BRANCHES),
             Step(INLINE),
             Step(SINK_CONSTANTS, "rules and readers see them there"),
             *(Step(SIMPLIFY), Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),

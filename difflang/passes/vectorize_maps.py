@@ -9,6 +9,7 @@ left and the map is gone: nothing is batched by tracing, and the result is simpl
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from itertools import compress
 
 from msgspec import Struct
 
@@ -22,14 +23,23 @@ from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.loop.loop_op import loop
-from difflang.passes.batch_loops import BatchedLoop, batch_loop
+from difflang.passes.batch_branches import BatchedBranch, batch_branch
+from difflang.passes.batch_loops import BatchedGraph, BatchedLoop, batch_loop
 from difflang.passes.inline import splice
 
 Renaming = dict[Value, Value]
 
 
 def vectorize_maps(graph: Graph) -> Graph:
-    """Move every equation that can be vectorized out of its map; inner maps first. Cost: linear in equations."""
+    """Move every equation that can be vectorized out of its map; inner maps first. Cost: linear in equations.
+
+    A branch whose condition differs by instance becomes both of its sides and a select.
+    """
+    return MapVectorizer(selects=True).graph(graph)
+
+
+def vectorize_maps_keeping_branches(graph: Graph) -> Graph:
+    """The same, but branches whose conditions differ by instance stay in their map: for graphs that people read."""
     return MapVectorizer().graph(graph)
 
 
@@ -39,31 +49,14 @@ def vectorize_bounded_maps(graph: Graph) -> Graph:
     return MapVectorizer(whole_only=True).graph(graph)
 
 
-def vectorize_graph(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Mask] | None:
-    """A graph for a whole batch, and which of its results are batched: they have one more first axis.
-
-    `batched` says which params are. None if some equation cannot be vectorized.
-    """
-    builder = Builder()
-    same, batched_env = dict[Value, Value](), dict[Value, Value]()
-    for param, differs in zip(graph.params, batched, strict=True):
-        (batched_env if differs else same)[param] = builder.param(
-            stacked_type(param.type, length) if differs else param.type
-        )
-    found = MapBodyVectorizer(MapVectorizer(), builder, graph, same, batched_env, length, NO_SPAN)
-    if not found.at_all():
-        return None
-    results = [found.batched[r] if r in found.batched else found.shared[r] for r in found.body.results]
-    return builder.finish(results, name=graph.name), tuple([r in found.batched for r in found.body.results])
-
-
 class MapVectorizer:
-    def __init__(self, *, whole_only: bool = False) -> None:
-        self.bounded_only = whole_only
+    def __init__(self, *, whole_only: bool = False, selects: bool = False) -> None:
+        self.bounded_only, self.selects = whole_only, selects
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
         self.dynamic: dict[Graph, bool] = {}
-        self.loops: dict[tuple[Eqn, Mask, int], BatchedLoop | None] = {}
+        self.batched_graphs: dict[tuple[Graph, Mask, int], BatchedGraph | None] = {}
+        self.control: dict[tuple[Eqn, Mask, int], BatchedLoop | BatchedBranch | None] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -121,6 +114,34 @@ class MapVectorizer:
             self.functions[key] = builder.finish(results, name=body.name)
         return self.functions[key]
 
+    def batched_graph(self, graph: Graph, batched: Mask, length: int) -> BatchedGraph | None:
+        """A graph for a whole batch, and which of its results are batched: they have one more first axis.
+
+        `batched` says which params are. None if some equation cannot be vectorized.
+        """
+        key = (graph, batched, length)
+        if key not in self.batched_graphs:
+            builder = Builder()
+            same, wide = dict[Value, Value](), dict[Value, Value]()
+            for param, differs in zip(graph.params, batched, strict=True):
+                type = stacked_type(param.type, length) if differs else param.type
+                (wide if differs else same)[param] = builder.param(type, param.hint)
+            found = MapBodyVectorizer(self, builder, graph, same, wide, length, NO_SPAN)
+            self.batched_graphs[key] = found.whole_graph(builder)
+        return self.batched_graphs[key]
+
+    def batched_control(self, eqn: Eqn, wide: Mask, length: int) -> BatchedLoop | BatchedBranch | None:
+        """A branch, or a loop where no derivative of it will be taken, over the batch."""
+        key = (eqn, wide, length)
+        if key not in self.control:
+            found = None
+            if eqn.op is cond:
+                found = batch_branch(eqn, wide, length, self.batched_graph, selects=self.selects)
+            elif eqn.op is loop and not self.bounded_only:
+                found = batch_loop(eqn, wide, length, self.batched_graph)
+            self.control[key] = found
+        return self.control[key]
+
 
 class MapBodyParts(Struct, frozen=True):
     """The equations of a map's body: vectorized before the map, kept in it, and vectorized after it."""
@@ -157,14 +178,15 @@ class MapBodyVectorizer:
             self.do(eqn)
         return [self.with_batch_axis(r) for r in self.body.results]
 
-    def at_all(self) -> bool:
-        """Emit the whole body vectorized; False if some equation must stay in a map."""
+    def whole_graph(self, builder: Builder) -> BatchedGraph | None:
+        """The whole body vectorized, and which of its results are batched; None if some equation must stay in a map."""
         parts = self.split_body()
-        if parts.in_map:
-            return False
+        if parts.in_map or self.body.effectful:
+            return None
         for eqn in (*parts.before, *parts.behind):
             self.do(eqn)
-        return True
+        results = [self.batched[r] if r in self.batched else self.shared[r] for r in self.body.results]
+        return builder.finish(results, name=self.body.name), tuple([r in self.batched for r in self.body.results])
 
     def split_body(self) -> MapBodyParts:
         inside: set[Value] = set(self.batched)  # batched values
@@ -174,7 +196,7 @@ class MapBodyVectorizer:
         for eqn in self.body.eqns:
             differs = not inside.isdisjoint(eqn.operands)
             if differs:
-                inside.update(eqn.results)
+                inside.update(self.differing_results(eqn, inside))
             if late.isdisjoint(eqn.operands) and (self.can_vectorize(eqn, inside) if differs else not eqn.effectful):
                 before.append(eqn)
             else:
@@ -200,17 +222,15 @@ class MapBodyVectorizer:
             return True
         wide = tuple([v in inside for v in eqn.operands])
         if eqn.regions:
-            return self.batched_loop(eqn, wide) is not None
+            return self.widener.batched_control(eqn, wide, self.length) is not None
         return eqn.op.batch_rule is not None and eqn.op.batch_rule(eqn, wide, self.length) is not None
 
-    def batched_loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
-        """The loop over the batch, where no derivative of it will be taken."""
-        if eqn.op is not loop or self.widener.bounded_only:
-            return None
-        key = (eqn, wide, self.length)
-        if key not in self.widener.loops:
-            self.widener.loops[key] = batch_loop(eqn, wide, self.length, vectorize_graph)
-        return self.widener.loops[key]
+    def differing_results(self, eqn: Eqn, inside: set[Value]) -> Sequence[Value]:
+        """The results that differ by instance, where some operand does."""
+        found = None
+        if eqn.op in (cond, loop) and self.can_vectorize(eqn, inside):
+            found = self.widener.batched_control(eqn, tuple([v in inside for v in eqn.operands]), self.length)
+        return eqn.results if found is None else list(compress(eqn.results, found.batched_results))
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
@@ -218,18 +238,23 @@ class MapBodyVectorizer:
             made = self.builder.copy(eqn, tuple([self.shared[v] for v in eqn.operands]))
             self.shared.update(zip(eqn.results, made, strict=True))
             return
-        self.batched.update(zip(eqn.results, self.emit_batched(eqn), strict=True))
+        wide = tuple([v in self.batched for v in eqn.operands])
+        found = self.widener.batched_control(eqn, wide, self.length) if eqn.op in (cond, loop) else None
+        if found is None:
+            self.batched.update(zip(eqn.results, self.emit_batched(eqn, wide), strict=True))
+            return
+        operands = self.operands(eqn)
+        made = found(self.builder, *operands) if isinstance(found, BatchedBranch) else found(*operands, batched=wide)
+        for result, value, differs in zip(eqn.results, made, found.batched_results, strict=True):
+            (self.batched if differs else self.shared)[result] = value
 
-    def emit_batched(self, eqn: Eqn) -> Values:
+    def emit_batched(self, eqn: Eqn, wide: Mask) -> Values:
         """The batched results of an equation."""
         if eqn.op.elementwise:
             return self.builder.emit(eqn.op, [self.with_batch_axis(v) for v in eqn.operands], **eqn.attrs)
-        wide = tuple([v in self.batched for v in eqn.operands])
         if eqn.op is call:
             function = self.widener.vectorized_function(eqn.regions[0], wide, self.length)
             return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
-        if (found := self.batched_loop(eqn, wide) if eqn.regions else None) is not None:
-            return tuple(found(*self.operands(eqn), batched=wide))
         assert eqn.op.batch_rule is not None
         function = eqn.op.batch_rule(eqn, wide, self.length)
         assert function is not None

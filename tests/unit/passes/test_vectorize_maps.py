@@ -34,10 +34,19 @@ GONE = {
     "a product": "[for i => m[i] @ y + (m @ m[i])[0]]",
     "products": "[for i => sum((m[k] @ m)[i]) * x[i]]",
     "running": "[for i => sum(cumsum(m[i]) * y) + cumprod(m[i], reverse = true)[0]]",
+    "a branch": "[for i => if x[i] > 0.0 { sqrt(x[i]) } else { y[i] } + exp(x[i])]",
+    "a branch that all take": "[for i => if y[0] > 0.0 { sqrt(y[0]) } else { x[i] } + exp(x[i])]",
+    "a filter": "[for i => sum(for j if j < i => x[i] * y[j])]",
+    "a loop": "[for i => { var s = x[i]\n for v in y { s = sin(s + v) }\n s * y[i] }]",
+    "a loop over items of the lane": "[for i => { var s = x[i]\n for v in m[i] { s = sin(s + v) }\n s * y[i] }]",
+    "a branch in a loop": "[for i => { var s = x[i]\n for v in y { if v > 0.0 { s = s * v } }\n s }]",
+    "a branch of the lane's own in a loop": "[for i => { var s = x[i]\n for v in y { if s > 0.0 { s = s * v } }\n s }]",
+    "outputs of a loop": "[for i => { var s = m[i]\n for j in 1..3 { s[j] = s[j - 1] * y[j] + x[i] }\n sum(s) }]",
 }
 KEPT = {
-    "a branch": "[for i => if x[i] > 0.0 { sqrt(x[i]) } else { y[i] } + exp(x[i])]",
-    "a loop": "[for i => { var s = x[i]\n for v in y { s = sin(s + v) }\n s * y[i] }]",
+    "a branch with an open end": (
+        "[for i => { var s = x[i]\n if x[i] > 0.5 { while s < 10.0 { s = s * 2.0 } }\n s * y[i] + exp(x[i]) }]"
+    ),
 }
 X, Y = np.array([0.3, -1.2, 2.0]), np.array([0.7, 0.1, -0.4])
 M, K = np.outer(X, Y) + np.arange(9.0).reshape(3, 3), np.array([2, 0, 2], np.int32)
