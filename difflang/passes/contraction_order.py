@@ -188,6 +188,13 @@ def attr_axes_pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
     return int_tuple(first), int_tuple(second)
 
 
+def dot_cost(dot: Eqn) -> float:
+    """The cost of a contraction, in the unit of `OrderSearch`."""
+    product = NamedAxesProduct.of(dot)
+    sizes = [static_size(n) for v in dot.operands for n in tensor_type(v).shape]
+    return product.cost(dict(zip((*product.lhs, *product.rhs), sizes, strict=True)))
+
+
 class NamedArray(Struct, frozen=True):
     """A value, and the names of its axes."""
 

@@ -19,6 +19,7 @@ from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
+from difflang.passes.gather_sinking import sink_gathers
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
 from difflang.passes.known_scatters import scatters_to_gathers
@@ -144,6 +145,7 @@ VECTORIZE_MAPS_KEEPING_BRANCHES = Pass(
 VECTORIZE_BOUNDED_MAPS = Pass(
     vectorize_bounded_maps, "operations on whole arrays replace maps without a loop of unknown length"
 )
+SINK_GATHERS = Pass(sink_gathers, "of an array that only gathers read, few rows are computed")
 SLICE_WINDOW_SUMS = Pass(slice_window_sums, "a sum over a short window becomes a sum of slices")
 CONTRACT = Pass(contract, "a sum of products becomes one contraction", needs=("differentiated",))
 DROP_BATCH_AXES = Pass(
@@ -205,6 +207,7 @@ PREPARE = Pipeline(
         Step(CSE),
         Step(DCE),
         Step(TILE, "positions of extrema are results of tiles"),
+        Step(SINK_GATHERS, "rows that nobody reads are not differentiated either"),
     ),
 )
 OPTIMIZE = Pipeline(

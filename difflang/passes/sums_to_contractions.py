@@ -28,7 +28,7 @@ from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import add, mul, select
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.contraction_order import NamedAxesProduct, Order, OrderSearch, emit_einsum
+from difflang.passes.contraction_order import NamedAxesProduct, Order, OrderSearch, dot_cost, emit_einsum
 from difflang.passes.einsum_form import Axes, EinsumForm, MakerMap, einsum_form, stretches_axis
 from difflang.passes.rules.affine_indices import AffineIndex, affine_index, emit_gather_slice, static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
@@ -300,9 +300,7 @@ def written_cost(nodes: Sequence[Eqn], made: MakerMap) -> float:
     fused: set[Eqn] = set()  # products that are contracted in any case
     for eqn in nodes:
         if eqn.op is dot_general:
-            product = NamedAxesProduct.of(eqn)
-            sizes = [n for v in eqn.operands for n in static_shape(v)]
-            total += product.cost(dict(zip((*product.lhs, *product.rhs), sizes, strict=True)))
+            total += dot_cost(eqn)
         elif eqn.op is reduce_sum:
             plan = plan_contraction(eqn, made)
             if plan is not None:
