@@ -21,6 +21,7 @@ from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.gather_sinking import sink_gathers
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
+from difflang.passes.hoist_from_calls import hoist_from_calls
 from difflang.passes.inline import inline
 from difflang.passes.known_scatters import scatters_to_gathers
 from difflang.passes.loops.index_bounds import prove_comparisons
@@ -131,6 +132,9 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 )
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
+HOIST_FROM_CALLS = Pass(
+    hoist_from_calls, "what all calls of a function compute from the same operands is computed once, before them"
+)
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
 CANCEL_SHIFTS = Pass(cancel_shifts, "in derivatives an extremum on which no result depends, as in a softmax, has none")
 INDEX_EXTREMA = Pass(
@@ -217,7 +221,8 @@ OPTIMIZE_FULLY = Pipeline(
     "optimize fully",
     "after derivatives, before lowering; sums may be added in another order",
     (
-        *(DEAD_FIRST, Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY), Step(SLICE_WINDOW_SUMS)),
+        *(DEAD_FIRST, Step(HOIST_FROM_CALLS, "what leaves a function meets what the program computes around it")),
+        *(Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY), Step(SLICE_WINDOW_SUMS)),
         Step(CONTRACT, "not before derivatives: masks of cotangents apply term by term"),
         Step(DROP_BATCH_AXES),
         Step(DCE, "a product that is contracted is read no more"),

@@ -22,7 +22,7 @@ SUNK = {
     "a product": "(x @ w)[at]",
     "elementwise": "(tanh(x @ w) + v)[at]",
     "a comprehension": "[for j => [for i => tanh(x[i] @ w)][at[j]]]",
-    "two gathers": "{ let y = exp(x @ w)\n y[at] + sin(y[at]) }",
+    "two gathers": "{ let y = sin(x @ w)\n y[at] + tanh(y[at]) }",
     "columns": "transpose((transpose(w) @ transpose(x)))[at]",
     "reductions": "{ let y = exp(x) / sum(exp(x), axis = 1)[.., newaxis]\n (y @ w)[at] }",
     "parts": "concat(x @ w, sin(x @ w), axis = 1)[at][.., ..3]",

@@ -1,0 +1,66 @@
+"""Call-invariant code motion: what all calls of a function compute from the same operands is computed once, before.
+
+`jvp(f)` along two directions is two calls of one function, which share the point, and so all of the primal.
+"""
+
+from __future__ import annotations
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.tensor_types import Tensor
+from difflang.passes.hoist import enlarges_memory, invariant_equations, values_read_elsewhere, with_dependencies
+from difflang.passes.inline import is_inlinable_call, splice
+
+
+def hoist_from_calls(graph: Graph) -> Graph:
+    """Move equations that depend only on operands that all calls share out of a function, to before its first call.
+
+    All of its calls must stand in one graph, so code does not grow. Cost: linear.
+    """
+    order, uses = graphs_postorder(graph)
+    done: dict[Graph, Graph] = {}
+    for inner in order:
+        calls: dict[Graph, list[Eqn]] = {}
+        for eqn in inner.eqns:
+            if eqn.regions and is_inlinable_call(eqn):
+                calls.setdefault(eqn.regions[0], []).append(eqn)
+        shared = {g: SharedCalls(done[g], same) for g, same in calls.items() if 1 < len(same) == uses[g]}
+        eqns: list[Eqn] = []
+        for eqn in inner.eqns:
+            if eqn.regions and eqn.regions[0] in shared and is_inlinable_call(eqn):
+                eqns.append(shared[eqn.regions[0]].call(eqn, eqns))
+            else:
+                eqns.append(eqn.with_regions([done[region] for region in eqn.regions]) if eqn.regions else eqn)
+        done[inner] = inner.with_eqns(eqns)
+    return done[graph]
+
+
+class SharedCalls:
+    """A function, and what leaves it: equations that read only operands which all of its calls share."""
+
+    def __init__(self, body: Graph, calls: list[Eqn]) -> None:
+        operands = zip(*[eqn.operands for eqn in calls], strict=True)
+        fixed = {p: same[0] for p, same in zip(body.params, operands, strict=True) if len(set(same)) == 1}
+        moving = [e for e in invariant_equations(body, fixed) if not enlarges_memory(e)]
+        # A history is read where the loop that makes it stands, so a function with histories stays as it is.
+        if not moving or not all([isinstance(r.type, Tensor) for e in body.eqns for r in e.results]):
+            self.body, self.crossing, self.before = body, list[Value](), None
+            return
+        self.crossing = values_read_elsewhere(body, moving)
+        self.before = Graph(tuple(fixed), tuple(with_dependencies(body, moving)), tuple(self.crossing))
+        self.fixed = tuple(fixed.values())
+        gone, home = set(moving), Builder()
+        inside = {v: Value(v.type, home, v.hint) for v in self.crossing}
+        rest = [e.replace_operands(inside) for e in body.eqns if e not in gone]
+        self.body = Graph((*body.params, *inside.values()), tuple(rest), body.results, body.name).replace_results(
+            inside
+        )
+        self.outside: list[Value] | None = None
+
+    def call(self, eqn: Eqn, eqns: list[Eqn]) -> Eqn:
+        """A call of what is left of the function; before the first one, what left it is appended to `eqns`."""
+        if self.before is None:
+            return eqn.with_regions([self.body])
+        if self.outside is None:
+            self.outside = splice(self.before, self.fixed, eqns)
+        return Eqn(eqn.op, (*eqn.operands, *self.outside), eqn.results, eqn.attrs, (self.body,), eqn.span)
