@@ -27,7 +27,7 @@ from difflang.ops.arrays.gather_scatter import gather
 from difflang.ops.arrays.shape_manipulation import broadcast, concat, reshape, slice_, transpose
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.contraction_order import NamedAxesProduct, dot_cost
+from difflang.passes.contractions.contraction_order import NamedAxesProduct, dot_cost
 from difflang.passes.rules.affine_indices import static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 

@@ -28,8 +28,8 @@ from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import add, mul, select
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.contraction_order import NamedAxesProduct, Order, OrderSearch, dot_cost, emit_einsum
-from difflang.passes.einsum_form import Axes, EinsumForm, MakerMap, einsum_form, stretches_axis
+from difflang.passes.contractions.contraction_order import NamedAxesProduct, Order, OrderSearch, dot_cost, emit_einsum
+from difflang.passes.contractions.einsum_form import Axes, EinsumForm, MakerMap, einsum_form, stretches_axis
 from difflang.passes.rules.affine_indices import AffineIndex, affine_index, emit_gather_slice, static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 

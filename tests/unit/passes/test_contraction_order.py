@@ -16,9 +16,9 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F16, F64, DType, Tensor
 from difflang.passes import sums_to_contractions
-from difflang.passes.contraction_order import Order, OrderSearch, Pair
+from difflang.passes.contractions.contraction_order import Order, OrderSearch, Pair
+from difflang.passes.contractions.einsum_form import AxisRange, EinsumFactor, EinsumForm
 from difflang.passes.dce import dce
-from difflang.passes.einsum_form import AxisRange, EinsumFactor, EinsumForm
 from difflang.passes.sums_to_contractions import contract
 
 RNG = np.random.default_rng(0)

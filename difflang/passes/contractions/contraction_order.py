@@ -20,7 +20,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.einsum_form import Axes, AxisRange, EinsumFactor, EinsumForm
+from difflang.passes.contractions.einsum_form import Axes, AxisRange, EinsumFactor, EinsumForm
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MAX_EXACT = 7  # factors: 3 ** 7 pairs of sets take a few milliseconds. More factors are first combined greedily
