@@ -13,10 +13,9 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, ArrayLowerRule, Op, OperandRules, Root, TensorTypeRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
-from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.comparison_and_logic import eq, gt, lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.elementwise.roots_and_distances import one_if_zero, safe_max_exponent
+from difflang.ops.elementwise.roots_and_distances import one_if_zero
 from difflang.ops.op_factories import (
     FixedOperand,
     OpExample,
@@ -373,17 +372,20 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
 
 
 def norm_formula(m: NumpyModule[ArrayT], x: ArrayT, axes: Ints, held: Callable[[ArrayT], ArrayT]) -> ArrayT:
-    """Scaled by a power of two, which is exact, so that the greatest square neither overflows nor underflows.
+    """In one pass: the sum of squares, and those of x far scaled down and up, for where the first sum overflows or is
+    so small that squares that underflow count. The scales are powers of two, which are exact.
 
-    `held` is a barrier: a compiler that knows x, and with it the unit, would square x first and divide by the square of
-    the unit, and would turn a power of the length into a product of powers.
+    `held` is a barrier: a compiler that knows the scales would square x first, and multiply by the squares of the
+    scales. Source: Blue 1978, A portable Fortran program to find the Euclidean norm of a vector.
     """
-    x = held(x)
-    top = m.max(m.abs(x), axis=axes, keepdims=True, initial=0.0)
-    unit = accurate_elementary.binade(m, top, safe_max_exponent(x.dtype))
-    scaled = x / unit
-    length = m.sqrt(m.sum(scaled * scaled, axis=axes)) * m.squeeze(unit, axis=axes)
-    return m.where(m.isinf(m.squeeze(top, axis=axes)), m.inf, length)
+    limits, far = np.finfo(x.dtype), 25 * np.finfo(x.dtype).maxexp // 32
+    one = np.ones((), x.dtype)
+    down, up = held(m.asarray(np.ldexp(one, -far))), held(m.asarray(np.ldexp(one, far)))
+    plain, below, above = [m.sum(scaled * scaled, axis=axes) for scaled in (x, x * down, x * up)]
+    count = max(prod([x.shape[axis] for axis in axes]), 1)
+    overflows, underflows = plain > limits.max, plain < limits.tiny / limits.eps * count
+    squares = m.where(overflows, below, m.where(underflows, above, plain))
+    return m.sqrt(squares) * m.where(overflows, up, m.where(underflows, down, one))
 
 
 def norm_reference(x: Array, *, axes: Ints) -> Array:

@@ -19,7 +19,6 @@ from difflang.base.xla_setup import (
     evict_old_programs,
 )
 
-
 COUNTED = """
 from difflang.base.xla_setup import enable_compile_cache
 enable_compile_cache()
