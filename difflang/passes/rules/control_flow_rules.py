@@ -9,6 +9,7 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.tensor_types import BOOL, F64, I32, History, Tensor
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
+from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import convert
 from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
 from difflang.ops.loop.loop_attrs import LoopAttrs
@@ -16,7 +17,7 @@ from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
-INDEX = Tensor(I32)
+INDEX, TRUTH = Tensor(I32), Tensor(BOOL)
 
 
 def fold_constant_branch(to: Rewriter, eqn: Eqn) -> Replacement:
@@ -69,6 +70,18 @@ def inline_trivial_loop(to: Rewriter, eqn: Eqn) -> Replacement:
         to.emit(eqn, "reshape", v, shape=tensor_type(y).shape)[0] for v, y in zip(outs[form.carry :], ys, strict=True)
     ]
     return [to.const(eqn, 1, INDEX), *outs[: form.carry], *stacked]
+
+
+def inline_single_map(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Replace a map over one instance by that instance."""
+    consts, (body,) = eqn.attrs["consts"], eqn.regions
+    assert isinstance(consts, int)
+    values = (*eqn.operands, *eqn.results, *body.params)
+    if eqn.attrs["length"] != 1 or not eqn.results or any(isinstance(v.type, History) for v in values):
+        return None
+    items = [to.emit(eqn, "reshape", x, shape=tensor_type(x).shape[1:])[0] for x in eqn.operands[consts:]]
+    outs = to.splice(body, [*eqn.operands[:consts], *items])
+    return [to.emit(eqn, "reshape", v, shape=tensor_type(y).shape)[0] for v, y in zip(outs, eqn.results, strict=True)]
 
 
 def fix_trip_count(to: Rewriter, eqn: Eqn) -> Replacement:
@@ -134,7 +147,7 @@ def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
 
 # ---- Sample programs and the table of rules
 
-FLOAT, VECTOR, BOOL_SCALAR = Tensor(F64), Tensor(F64, (1,)), Tensor(BOOL)
+FLOAT, VECTOR = Tensor(F64), Tensor(F64, (1,))
 
 
 def sample_cond(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
@@ -143,7 +156,12 @@ def sample_cond(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
         other = build_region([FLOAT, FLOAT], lambda a, b: [-b, a])
         return cond(pred(p), x, y, regions=(then, other))
 
-    return lambda: build_region([BOOL_SCALAR, FLOAT, FLOAT], program)
+    return lambda: build_region([TRUTH, FLOAT, FLOAT], program)
+
+
+def sample_single_map() -> Graph:
+    body = build_region([FLOAT, FLOAT], lambda a, x: [a * x, x])
+    return build_region([FLOAT, VECTOR], lambda a, x: a.home.emit(map_, [a, x], (body,), consts=1, length=1))
 
 
 def sample_call() -> Graph:
@@ -181,11 +199,12 @@ CONTROL_FLOW_RULES = (
         ("cond",),
         fold_constant_branch,
         (
-            sample_cond(lambda p: p.home.const(True, BOOL_SCALAR)),
-            sample_cond(lambda p: p.home.const(False, BOOL_SCALAR)),
+            sample_cond(lambda p: p.home.const(True, TRUTH)),
+            sample_cond(lambda p: p.home.const(False, TRUTH)),
         ),
         operand_guard=(0, "const"),
     ),
+    GuardedRule(("map",), inline_single_map, (sample_single_map,)),
     GuardedRule(("cond", "call"), forward_operands, (sample_cond(lambda p: p), sample_call)),
     GuardedRule(
         ("loop",),

@@ -64,6 +64,14 @@ def fold_extremum(to: Rewriter, eqn: Eqn) -> Replacement:
     return None if a == b and tensor_type(eqn.results[0]).dtype.is_float else fold_constants(to, eqn)
 
 
+def fold_single_iota(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Replace an iota along an axis of size one by zeros: identity matrices of one row are such."""
+    type, axis = eqn.attrs["type"], eqn.attrs["axis"]
+    assert isinstance(type, Tensor)
+    assert isinstance(axis, int)
+    return to.emit(eqn, "const", value=0, type=type) if type.shape[axis] == 1 else None
+
+
 FOLDABLE_OPS = tuple([op.name for op in OPS.values() if "correctly rounded" in op.traits])
 
 
@@ -247,6 +255,9 @@ RESHAPE_AND_CONSTANT_RULES = (
         ("const",),
         canonicalize_constant,
         (on_vector(lambda x: const_like(x, 1)), on_ints(lambda x: const_like(x, 2.0))),
+    ),
+    GuardedRule(
+        ("iota",), fold_single_iota, (on_vector(lambda x: x.home.one("iota", type=Tensor(I32, (1, 3)), axis=0)),)
     ),
     GuardedRule(
         FOLDABLE_OPS,

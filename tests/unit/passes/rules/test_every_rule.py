@@ -88,6 +88,7 @@ MORE = {
     "delay_broadcast": 2,
     "gather_to_slice": 3,
     "padded_reshape_to_diagonal": 4,
+    "inline_single_map": 4,
     "reduce_before_broadcast": 1,
 }
 
