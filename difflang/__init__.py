@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from difflang.base.xla_flags import set_xla_flags
-
 if TYPE_CHECKING:
     from difflang.api import Extern as Extern
     from difflang.api import Failure as Failure
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
     from difflang.base.recently_used import set_program_cache_size as set_program_cache_size
-
-set_xla_flags()
 
 _EXPORTS = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
@@ -81,6 +77,16 @@ def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'difflang' has no attribute {name!r}")
     return getattr(import_module(_EXPORTS[name]), name)
+
+
+def _set_xla_flags() -> None:
+    """Set XLA's flags before it reads them."""
+    from difflang.base.xla_flags import set_xla_flags
+
+    set_xla_flags()
+
+
+_set_xla_flags()
 
 
 def load_ipython_extension(shell: Any) -> None:
