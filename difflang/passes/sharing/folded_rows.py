@@ -13,7 +13,7 @@ from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.tensor_types import BOOL, I64, INTEGERS, Tensor, numpy_dtype
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.sharing.instance_tables import Join, Table
-from difflang.passes.vectorize_maps import vectorize_graph
+from difflang.passes.vectorize_maps import MapVectorizer
 
 
 def folded_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Table] | None:
@@ -74,7 +74,7 @@ def evaluated_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Arra
     rows = [t.rows[pick] if w else t.rows[0] for t, pick, w in zip(tables, joined.picks, wide, strict=True)]
     operands = tuple([Value(v.type, v.home) for v in eqn.operands])
     whole = Graph(operands, (Eqn(eqn.op, operands, eqn.results, eqn.attrs, (), eqn.span),), eqn.results)
-    if (found := vectorize_graph(whole, tuple(wide), joined.count)) is not None:
+    if (found := MapVectorizer(selects=True).batched_graph(whole, tuple(wide), joined.count)) is not None:
         return evaluate(found[0], *rows)
     each = [evaluate(whole, *[x[i] if w else x for x, w in zip(rows, wide, strict=True)]) for i in range(joined.count)]
     return [np.stack(results) for results in zip(*each, strict=True)]
