@@ -164,6 +164,7 @@ CONTRACT_AFTER_LOOPS = Pass(
 )
 UPDATE_IN_PLACE = Pass(
     update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite"
+)
 SCATTERS_TO_GATHERS = Pass(
     scatters_to_gathers, "additions at known positions become sums of what is read there", needs=("differentiated",)
 )
