@@ -30,7 +30,6 @@ from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
-from difflang.passes.share_calls import share_recursive_calls
 from difflang.passes.sharing.share_calls import share_recursive_calls
 from difflang.passes.simplify import simplify
 from difflang.passes.sums_to_contractions import contract, slice_window_sums
