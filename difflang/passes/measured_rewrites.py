@@ -48,12 +48,6 @@ REWRITES = (
         "20 programs, of which neural_ode 1.2, recurrent 1.1, gru 1.1, ode 1.1",
     ),
     MeasuredRewrite(
-        "conv_cpu_lower",
-        "on the CPU convolutions of few channels, in groups, in f64 and of volumes are sums or products of slices",
-        1.0,  # measured on single convolutions only, not yet over all programs
-        "depthwise 30 to 50, groups 9, few channels 5 to 13, f64 4 to 10, volumes 3 to 16",
-    ),
-    MeasuredRewrite(
         "unroll",
         "short loops inside loops, and over layers that are differentiated, become their steps",
         1.007,

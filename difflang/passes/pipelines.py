@@ -14,10 +14,11 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir import verify
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.passes.constants_into_regions import sink_constants
-from difflang.passes.contract_after_loops import contract_after_loops
+from difflang.passes.contractions.contract_after_loops import contract_after_loops
+from difflang.passes.contractions.drop_batch_axes import drop_batch_axes
+from difflang.passes.contractions.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.gather_sinking import sink_gathers
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
@@ -26,16 +27,15 @@ from difflang.passes.inline import inline
 from difflang.passes.known_scatters import scatters_to_gathers
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
+from difflang.passes.loops.update_in_place import update_in_place
+from difflang.passes.maps.vectorize_maps import vectorize_bounded_maps, vectorize_maps, vectorize_maps_keeping_branches
 from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
 from difflang.passes.sharing.share_calls import share_recursive_calls
 from difflang.passes.simplify import simplify
-from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
-from difflang.passes.update_in_place import update_in_place
-from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps, vectorize_maps_keeping_branches
 
 
 def is_differentiated(graph: Graph) -> bool:

@@ -38,6 +38,7 @@ COMPILED_REASON = "it appears only in programs that are compiled"
 NOT_UNPARSED = {
     "unique_position": COMPILED_REASON,
     "with_derivative": COMPILED_REASON,
+    "swap_window": COMPILED_REASON,
     "swap_item": RECURSION_REASON,
     "random_bits": "the random bits of a draw cannot be written in the language",
     "print": "the output of `print` cannot be written into a derivative",

@@ -24,7 +24,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.lower.lowering_pipeline import finalize_graph
-from difflang.passes.vectorize_maps import MapBodyVectorizer, MapVectorizer
+from difflang.passes.maps.vectorize_maps import MapBodyVectorizer, MapVectorizer
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from support.documents import ROOT

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from difflang.ir.array_types import Array
+from difflang.ir.array_types import Array, Jax, JaxArray, TransposedArray
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
@@ -14,10 +14,32 @@ from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
 from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type
-from difflang.ops.signal.convolution_lowering import conv_cpu_lower, conv_lower
-from difflang.ops.signal.window_sizes import Ints, PaddingPairs, Sizes, dilated_sizes, window_counts
 
+Ints = tuple[int, ...]
+Sizes = tuple[Dim, ...]
+# Before and after, for each spatial axis.
+PaddingPairs = tuple[tuple[Dim, Dim], ...]
 Operand = Value | UndefinedPrimal
+
+
+def dilated_size(size: Dim, dilation: Dim) -> Dim:
+    """The extent of `size` elements with `dilation - 1` gaps between them."""
+    return 0 if size == 0 else (size - 1) * dilation + 1
+
+
+def window_count(size: Dim, kernel: Dim, stride: int, margin: tuple[Dim, Dim]) -> Dim:
+    """How often a window fits; sizes are those after dilation."""
+    space = size + margin[0] + margin[1] - kernel
+    return max(space // stride + 1, 0) if isinstance(space, int) else space // stride + 1
+
+
+def dilated_sizes(sizes: Sizes, dilations: Sizes) -> Sizes:
+    return tuple(map(dilated_size, sizes, dilations))
+
+
+def window_counts(sizes: Sizes, kernel: Sizes, strides: Ints, padding: PaddingPairs) -> Sizes:
+    """How many windows fit along each spatial axis."""
+    return tuple(map(window_count, sizes, kernel, strides, padding))
 
 
 def check_image_type(same: TypeSolver, x: Tensor, *of_each_axis: Sequence[int | tuple[Dim, Dim]]) -> None:
@@ -75,6 +97,36 @@ def conv_reference(
     by_group = zip(np.split(windows, groups, len(axes) + 1), np.split(kernel, groups, -1), strict=True)
     found = [np.tensordot(ws, k, axes=(taps, tuple(range(k.ndim - 1)))) for ws, k in by_group]
     return np.concatenate(found, -1).astype(x.dtype)
+
+
+def conv_lower(
+    jax: Jax,
+    x: JaxArray | TransposedArray,
+    w: JaxArray | TransposedArray,
+    *,
+    strides: Ints,
+    padding: PaddingPairs,
+    input_dilation: Ints,
+    kernel_dilation: Ints,
+    groups: int,
+) -> JaxArray:
+    space = "".join(map(str, range(len(strides))))
+    image, image_axes = operand_axis_order(x, f"N{space}C")
+    kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
+    half = image.dtype.itemsize == 2
+    result = jax.lax.conv_general_dilated(
+        image, kernel, strides, padding, input_dilation, kernel_dilation,
+        (image_axes, kernel_axes, f"N{space}C"), groups,
+        precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else image.dtype,
+    )  # fmt: skip
+    return jax.lax.convert_element_type(result, image.dtype) if half else result
+
+
+def operand_axis_order(x: JaxArray | TransposedArray, axes: str) -> tuple[JaxArray, str]:
+    """An operand before its deferred transpose, and its layout: XLA permutes axes as part of a convolution."""
+    if not isinstance(x, TransposedArray):
+        return x, axes
+    return x.array, "".join(axes[x.order.index(place)] for place in range(len(axes)))
 
 
 # ---- Cotangents
@@ -179,7 +231,6 @@ conv = multilinear_op(
     mask_transpose=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
-    cpu_lower_rule=conv_cpu_lower,
     traits=("accepts transposed",),
     accepts=FLOATS,
     samples=(

@@ -22,8 +22,15 @@ from difflang.ops.arrays.shape_manipulation import broadcast, pad, pad_reference
 from difflang.ops.elementwise.comparison_and_logic import lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import OpExample, linear_op, static_size, tensor_type, upcast_half_reference
-from difflang.ops.signal.convolution import check_image_type
-from difflang.ops.signal.window_sizes import Ints, PaddingPairs, Sizes, dilated_sizes, window_count, window_counts
+from difflang.ops.signal.convolution import (
+    Ints,
+    PaddingPairs,
+    Sizes,
+    check_image_type,
+    dilated_sizes,
+    window_count,
+    window_counts,
+)
 
 Operand = Value | UndefinedPrimal
 # The number of positions up to which a window counts as small.

@@ -12,8 +12,8 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.tensor_types import BOOL, I64, INTEGERS, Tensor, numpy_dtype
 from difflang.ops.op_factories import tensor_type
+from difflang.passes.maps.vectorize_maps import MapVectorizer
 from difflang.passes.sharing.instance_tables import Join, Table
-from difflang.passes.vectorize_maps import MapVectorizer
 
 
 def folded_rows(eqn: Eqn, tables: Sequence[Table], joined: Join) -> list[Table] | None:

@@ -15,11 +15,11 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F16, F64, DType, Tensor
-from difflang.passes import sums_to_contractions
+from difflang.passes.contractions import sums_to_contractions
 from difflang.passes.contractions.contraction_order import Order, OrderSearch, Pair
 from difflang.passes.contractions.einsum_form import AxisRange, EinsumFactor, EinsumForm
+from difflang.passes.contractions.sums_to_contractions import contract
 from difflang.passes.dce import dce
-from difflang.passes.sums_to_contractions import contract
 
 RNG = np.random.default_rng(0)
 Arrays = tuple[np.ndarray[Any, Any], ...]

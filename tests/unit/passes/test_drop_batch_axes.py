@@ -16,8 +16,8 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ir.verify import verify
+from difflang.passes.contractions.drop_batch_axes import drop_batch_axes
 from difflang.passes.dce import dce
-from difflang.passes.drop_batch_axes import drop_batch_axes
 
 HEADS, ROWS, INNER, COLUMNS = 3, 2, 4, 5
 X, Y = Tensor(F64, (HEADS, ROWS, INNER)), Tensor(F64, (HEADS, INNER, COLUMNS))

@@ -16,10 +16,6 @@ PROGRAMS = {
         ["f64[8, 8]", "f64[8]"],
     ),
     "dot_cpu_lower": ("fn f(w: f64[k, m], x: f64[n, k]) -> f64 = sum(tanh(x @ w))", ["f64[32, 4]", "f64[1600, 32]"]),
-    "conv_cpu_lower": (
-        "fn f(w: f32[3, 3, 1, c], x: f32[n, h, v, c]) -> f32 = sum(tanh(conv2d(x, w, groups = c)))",
-        ["f32[3, 3, 1, 8]", "f32[2, 9, 9, 8]"],
-    ),
     "unroll": (
         "fn f(x: f64[n]) -> f64 {\n  var y = x\n  for i in 0..50 { for j in 0..3 { y = sin(y) } }\n  sum(y)\n}",
         ["f64[4]"],

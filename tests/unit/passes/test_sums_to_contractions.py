@@ -13,8 +13,8 @@ import pytest
 import difflang
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.tensor_types import Tensor
-from difflang.passes import sums_to_contractions
-from difflang.passes.sums_to_contractions import MAX_SMALL_PRODUCT
+from difflang.passes.contractions import sums_to_contractions
+from difflang.passes.contractions.sums_to_contractions import MAX_SMALL_PRODUCT
 
 RNG = np.random.default_rng(0)
 A, B, C = (RNG.normal(size=s) for s in ((4, 5), (5, 3), (2, 4, 5)))

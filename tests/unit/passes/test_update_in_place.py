@@ -14,7 +14,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.passes.dce import dce
-from difflang.passes.update_in_place import update_in_place
+from difflang.passes.loops.update_in_place import update_in_place
 from difflang.runtime.compile import options_of
 
 PROGRAMS = {

@@ -16,7 +16,7 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.ir.verify import verify
 from difflang.ops.control.map import map_
-from difflang.passes.vectorize_maps import vectorize_maps
+from difflang.passes.maps.vectorize_maps import vectorize_maps
 
 HEADER = "float f64\n"
 GONE = {

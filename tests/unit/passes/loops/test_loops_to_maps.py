@@ -73,7 +73,7 @@ def test_the_first_failure_is_reported() -> None:
         "fn f(x: f64[n], at: i32[n]) -> f64 {\n var s = 0.0\n"
         " for i in 0..n { for j in 0..i { s += x[at[j] + i] } }\n s\n}\n"
     )
-    assert m.f(np.ones(4), np.array([0, -1, 0, 0], np.int32)) == 6.0
+    assert float(m.f(np.ones(4), np.array([0, -1, 0, 0], np.int32))) == 6.0
     with pytest.raises(difflang.DifflangError, match="index 9 "):
         m.f(np.ones(4), np.array([0, 7, 9, 0], np.int32))
 

@@ -20,8 +20,13 @@ from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, attr_axes_pair
+from difflang.passes.contractions.sums_to_contractions import (
+    ContractionFactor,
+    broadcast_factor,
+    strip_broadcasts,
+    sum_terms,
+)
 from difflang.passes.rules.reshapes_and_constants import int_tuple
-from difflang.passes.sums_to_contractions import ContractionFactor, broadcast_factor, strip_broadcasts, sum_terms
 
 Axes = tuple[int, ...]
 

@@ -19,7 +19,7 @@ from difflang.ops.control.cond import cond
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
-from difflang.passes.batch_loops import BatchedGraph, GraphBatcher
+from difflang.passes.maps.batch_loops import BatchedGraph, GraphBatcher
 
 
 class BatchedBranch(Struct, frozen=True):

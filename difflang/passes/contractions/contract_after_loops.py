@@ -22,11 +22,11 @@ from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
-from difflang.passes.drop_batch_axes import drop_batch_axes
+from difflang.passes.contractions.drop_batch_axes import drop_batch_axes
+from difflang.passes.contractions.sums_to_contractions import sum_terms
+from difflang.passes.maps.vectorize_maps import vectorize_maps
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 from difflang.passes.simplify import simplify
-from difflang.passes.sums_to_contractions import sum_terms
-from difflang.passes.vectorize_maps import vectorize_maps
 
 
 def contract_after_loops(graph: Graph) -> Graph:

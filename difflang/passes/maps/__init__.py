@@ -1,0 +1,1 @@
+"""Comprehensions: maps become operations on whole arrays."""
