@@ -59,7 +59,9 @@ def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], li
         if found is None:
             return None
         carries.append(found)
-    if not carries or not fits(eqn, length, {v for c in carries for v in c.values}):
+    if not carries or not fits(
+        eqn, length, {*[v for c in carries for v in c.values], *facts.graph.results[len(carries) :]}
+    ):
         return None
     return emit_all_steps(eqn, carries, facts)
 
@@ -109,14 +111,23 @@ def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int) -> StepFacts:
 
 def fits(eqn: Eqn, length: int, results: set[Value]) -> bool:
     """Whether what a step computes is small for all steps at once, but for products that are summed."""
-    step = eqn.regions[0]
+    form, step = LoopAttrs.of(eqn), computed_for(eqn.regions[0], results)
     most = max([largest(g) for g in graphs_postorder(step)[0]], default=0)
     most = max([most, *map(number_count, results)])
-    form = LoopAttrs.of(eqn)
     reads = sum(map(number_count, eqn.operands[1 : 1 + form.consts])) + sum(
         map(number_count, form.parts(eqn.operands).xs)
     )
     return length * most <= max(MAX_NUMBERS, MAX_RATIO * reads)
+
+
+def computed_for(step: Graph, results: set[Value]) -> Graph:
+    """The step, but only what it computes for some values and what it yields: arrays that it updates stay whole."""
+    needed, eqns = {*results}, list[Eqn]()
+    for eqn in reversed(step.eqns):
+        if not needed.isdisjoint(eqn.results):
+            needed.update(eqn.operands)
+            eqns.append(eqn)
+    return Graph(step.params, tuple(eqns[::-1]), tuple(results), step.name)
 
 
 def largest(graph: Graph) -> int:
