@@ -67,10 +67,18 @@ def test_the_formula_is_what_xla_takes(name: str, each: tuple[int, ...], offers:
 def test_a_formula_for_sizes_in_other_proportions(tmp_path: Path) -> None:
     path = tmp_path / "model.dfl"
     path.write_text(PROGRAM)
-    found = CliRunner().invoke(main, ["info", str(path), "--json", "--dim=b=512", "--dim=m=200", "--dim=n=40"])
+    found = CliRunner().invoke(main, ["info", str(path), "--json", "--dim=b=256", "--dim=m=100", "--dim=n=20"])
     assert found.exit_code == 0, found.output
     (layers, *_) = json.loads(found.stdout)["entries"]
-    agrees(layers, {"n": 48, "m": 192, "b": 512})
+    agrees(layers, {"n": 24, "m": 96, "b": 256})
+
+
+def test_arrays_that_are_large_enough_for_tiles_have_no_formula(tmp_path: Path) -> None:
+    path = tmp_path / "model.dfl"
+    path.write_text(PROGRAM)
+    found = CliRunner().invoke(main, ["info", str(path), "--json", "--dim=b=512", "--dim=m=200", "--dim=n=40"])
+    (layers, *_) = json.loads(found.stdout)["entries"]
+    assert layers["gradient"]["bytes"] is None and "not a sum of products" in layers["why_not"]
 
 
 def agrees(offer: dict[str, Any], sizes: dict[str, int]) -> None:

@@ -1,5 +1,6 @@
-"""On the CPU every convolution has the order of axes for which XLA has fast code, since XLA does not bring it there itself
-in loops, branches and functions.
+"""On the CPU every convolution has the order of axes for which XLA has fast code.
+
+XLA does not bring it there itself in loops, branches and functions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def program(space: int, options: str, channels: int, body: str) -> Any:
     """A gradient of two convolutions in a few surroundings."""
     x, w = f"f32[2{', 9' * space}, 8]", f"f32[{'3, ' * space}{channels}, 8]"
     call = f"conv{space}d(tanh(conv{space}d(x, w{options})), w{options})"
-    return difflang.loads(f"fn loss(w: {w}, x: {x}) -> f32 = mean({call}^2)\nfn f(w: {w}, x: {x}) -> {w} {body}"), (w, x)
+    return difflang.loads(f"fn loss(w: {w}, x: {x}) -> f32 = mean({call}^2)\nfn f(w: {w}, x: {x}) -> {w} {body}"), (
+        w,
+        x,
+    )
 
 
 @pytest.mark.parametrize("body", BODIES)
