@@ -43,7 +43,7 @@ def swap_item_reference(stack: Array, index: Array, x: Array) -> list[Array]:
 def swap_item_lower(jax: Jax, stack: JaxArray, index: JaxArray, x: JaxArray) -> list[JaxArray]:
     """In place. XLA copies an array unless it can prove that it is read before it is written: see Note [First read]."""
     lax = jax.lax
-    starts = (index, *[np.int32(0)] * (stack.ndim - 1))
+    starts = (index, *[lax.full((), np.int32(0))] * (stack.ndim - 1))
     after, old = swap_window_lower(jax, stack, lax.expand_dims(x, (0,)), *starts)
     return [after, lax.squeeze(old, (0,))]
 

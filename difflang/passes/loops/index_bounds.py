@@ -94,7 +94,7 @@ def index_form(forms: Forms, eqn: Eqn, depth: int) -> Affine | None:
     if eqn.op is const:
         number = eqn.attrs["value"]
         return Affine(number) if isinstance(number, int) else None
-    if not eqn.operands or not all(map(is_index, eqn.operands)) or eqn.results[0].type.dtype is U32:
+    if not eqn.operands or not all(map(is_index, eqn.operands)) or tensor_type(eqn.results[0]).dtype is U32:
         return unsigned_form(forms, eqn, depth)
     sides = [form_of(forms, v, depth) for v in eqn.operands]
     if eqn.op in (add, sub):
