@@ -18,6 +18,7 @@ from difflang.ops.elementwise.comparison_and_logic import ge, gt, le, lt, max_, 
 from difflang.ops.elementwise.linear_arithmetic import add, mul, sub, truncate
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
+from difflang.ops.op_factories import tensor_type
 
 MAX_INDEX = 2**31 - 1
 MAX_SYMBOLS = 8  # a form of more of them is not known
