@@ -17,14 +17,15 @@ from msgspec.structs import replace
 from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
 from difflang.ops.arrays.constants import array_constant
+from difflang.ops.arrays.shape_manipulation import concat
 from difflang.ops.batching_rules import broadcast_over_batch
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
+from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.sharing.folded_rows import folded_rows
 from difflang.passes.sharing.instance_tables import (
@@ -112,7 +113,7 @@ class InstanceWalker:
         if (found := concatenate(wide)) is not None:
             return found
         stacks = [self.stack(t, whole(t, n), type) for t, n in zip(tables, counts, strict=True)]
-        return stacked_table(OPS["concat"].one(*stacks, axis=0))
+        return stacked_table(concat.one(*stacks, axis=0))
 
     # ---- Graphs
 
@@ -197,7 +198,7 @@ class InstanceWalker:
         mask = replace(truth, rows=np.broadcast_to(mask, (len(mask), *x.shape)))
         operands = (Value(Tensor(BOOL, type.shape), result.home), result, result)
         made = Value(type, result.home)
-        return self.equation(Eqn(OPS["select"], operands, (made,), span=eqn.span), [mask, x, y], space)[0]
+        return self.equation(Eqn(select, operands, (made,), span=eqn.span), [mask, x, y], space)[0]
 
     # ---- Values
 

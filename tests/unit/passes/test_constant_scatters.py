@@ -11,7 +11,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.ops.arrays.constants import array_constant
-from difflang.passes.known_scatters import scatters_to_gathers
+from difflang.passes.constant_scatters import scatters_to_gathers
 
 
 def added(places: np.ndarray, size: int, item: tuple[int, ...] = (), start: float | None = 0.0) -> Graph:

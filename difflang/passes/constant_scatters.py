@@ -15,11 +15,13 @@ from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate_eqn
-from difflang.ir.op import OPS, Fill
+from difflang.ir.op import Fill
 from difflang.ir.tensor_types import BOOL, I32, INTEGERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import array_constant
 from difflang.ops.arrays.gather_scatter import gather, scatter_add
+from difflang.ops.arrays.shape_manipulation import broadcast, reshape
+from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
@@ -28,10 +30,10 @@ MAX_PLACES = 1 << 18  # constants of a program are small
 
 def scatters_to_gathers(graph: Graph) -> Graph:
     """Scattered additions of known positions as gathers and sums, which may add in another order. Cost: linear."""
-    return KnownScatters().graph(graph)
+    return ConstantScatters().graph(graph)
 
 
-class KnownScatters:
+class ConstantScatters:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
 
@@ -45,7 +47,7 @@ class KnownScatters:
             graph = graph.with_eqns([e.with_regions(map(self.graph, e.regions)) for e in graph.eqns])
         if not any([e.op is scatter_add for e in graph.eqns]):
             return graph
-        facts, builder, changed = KnownIntegers(graph), Builder(), False
+        facts, builder, changed = ConstantIntegers(graph), Builder(), False
         env = {p: builder.param(p.type, p.hint) for p in graph.params}
         for eqn in graph.eqns:
             operands = tuple([env[v] for v in eqn.operands])
@@ -69,7 +71,7 @@ def addressed_size(eqn: Eqn) -> int:
     return prod([static_size(shape[a]) for a in eqn.attrs["axes"]])
 
 
-class KnownIntegers:
+class ConstantIntegers:
     """The integers in a graph that are known: computed from constants alone."""
 
     def __init__(self, graph: Graph) -> None:
@@ -133,11 +135,11 @@ def sum_of_reads(operands: Sequence[Value], reads: Array, present: Array, *, sta
     x, updates = operands[:2]
     home, index = x.home, tensor_type(operands[2])
     kept = tensor_type(updates).shape[index.rank :]
-    flat = OPS["reshape"].one(updates, shape=(prod(map(static_size, index.shape)), *kept))
+    flat = reshape.one(updates, shape=(prod(map(static_size, index.shape)), *kept))
     found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
     if not present.all():
         mask = array_constant(home, present, Tensor(BOOL, present.shape))
-        mask = OPS["broadcast"].one(mask, shape=tensor_type(found).shape, axes=(0, 1))
-        found = OPS["select"].one(mask, found, home.const(0, found.type))
-    total = OPS["reshape"].one(reduce_sum.one(found, axes=(0,)), shape=tensor_type(x).shape)
+        mask = broadcast.one(mask, shape=tensor_type(found).shape, axes=(0, 1))
+        found = select.one(mask, found, home.const(0, found.type))
+    total = reshape.one(reduce_sum.one(found, axes=(0,)), shape=tensor_type(x).shape)
     return total if starts_at_zero else x + total
