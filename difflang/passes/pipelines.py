@@ -22,8 +22,7 @@ from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.fuse_loops import fuse
 from difflang.passes.gather_sinking import sink_gathers
-from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
-from difflang.passes.hoist_from_calls import hoist_from_calls
+from difflang.passes.hoist import hoist, hoist_from_calls, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps

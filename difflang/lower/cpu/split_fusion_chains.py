@@ -10,11 +10,14 @@ API.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.lower.cpu.gathered_values import cut_after, stored_before_gathers
+from difflang.ir.tensor_types import Tensor
 from difflang.lower.cpu.outlining import (
     EqnOrSegment,
     SegmentBuilder,
@@ -23,6 +26,7 @@ from difflang.lower.cpu.outlining import (
     stays_inline,
 )
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
+from difflang.ops.arrays.axis_reductions import AXIS_REDUCTIONS
 from difflang.passes.measured_rewrites import LEFT_OUT
 
 # XLA compiles chains and graphs up to these sizes well.
@@ -199,3 +203,61 @@ class ChainSplitter:
             else:
                 cutter.add_standalone(eqn)
         return cutter.finish()
+
+
+# ---- Values that a gather reads many times, and that XLA would compute for each read: sums of gathered sums multiply
+
+
+# The operations that are computed again before a value is stored: about the time of a call for a run of the program,
+# and little beside the time that XLA takes to compile one more function.
+MAX_RECOMPUTED = 10_000
+
+
+def stored_before_gathers(graph: Graph) -> set[Value]:
+    """The operands of gathers that are stored, so that nothing is recomputed too often. Cost: linear."""
+    # The operations that XLA runs for one element of a value, from what is stored. A value of several readers is.
+    work: dict[Value, int] = {}
+    readers = Counter([*graph.results, *[v for e in graph.eqns for v in set(e.operands)]])
+    stored: set[Value] = set()
+    for eqn in graph.eqns:
+        if "gather" in eqn.op.traits and (each := work.get(eqn.operands[0], 0)):
+            operand = eqn.operands[0]
+            if each * (elements(eqn.results[0]) - elements(operand)) > MAX_RECOMPUTED:
+                stored.add(operand)
+                work[operand] = 0
+        if (each := work_of_element(eqn, work)) is not None:
+            work.update({r: each for r in eqn.results if readers[r] == 1})
+    return stored
+
+
+def work_of_element(eqn: Eqn, work: dict[Value, int]) -> int | None:
+    """The operations for one element of an equation's result if it is fused with its operands; None if it is not."""
+    each = sum([work.get(v, 0) for v in eqn.operands])
+    if eqn.op in AXIS_REDUCTIONS:
+        return elements(eqn.operands[0]) // max(elements(eqn.results[0]), 1) * (each + 1)
+    if eqn.op.elementwise:
+        return each + 1
+    return each if {"data movement", "gather"} & set(eqn.op.traits) and "scatter" not in eqn.op.traits else None
+
+
+def elements(value: Value) -> int:
+    return prod([n for n in value.type.shape if isinstance(n, int)]) if isinstance(value.type, Tensor) else 0
+
+
+def cut_after(graph: Graph, stored: Set[Value]) -> tuple[EqnOrSegment, ...]:
+    """The graph's equations, those that compute the stored values in a segment for each."""
+    needed = set(stored)
+    inside: set[Eqn] = set()
+    for eqn in reversed(graph.eqns):
+        if eqn.operands and not stays_inline(eqn) and not needed.isdisjoint(eqn.results):
+            inside.add(eqn)
+            needed.update(eqn.operands)
+    builder = SegmentBuilder(graph)
+    for eqn in graph.eqns:
+        if eqn in inside:
+            builder.add_to_run(eqn, 0)
+            if not stored.isdisjoint(eqn.results):
+                builder.flush()
+        else:
+            builder.add_standalone(eqn)
+    return builder.finish()

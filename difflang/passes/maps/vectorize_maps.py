@@ -24,8 +24,7 @@ from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.loop.loop_op import loop
 from difflang.passes.inline import splice
-from difflang.passes.maps.batch_branches import BatchedBranch, batch_branch
-from difflang.passes.maps.batch_loops import BatchedGraph, BatchedLoop, batch_loop
+from difflang.passes.maps.batch_control_flow import BatchedBranch, BatchedGraph, BatchedLoop, batch_branch, batch_loop
 
 Renaming = dict[Value, Value]
 

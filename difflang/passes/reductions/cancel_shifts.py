@@ -28,6 +28,7 @@ from difflang.ops.elementwise.roots_and_distances import positive, sqrt
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.reductions.axis_labels import FreshLabels, operand_labels
+from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 SHIFTS = (reduce_max, reduce_min, max_, min_)  # what programs subtract, and whose derivative is expensive
@@ -46,31 +47,12 @@ class Motion(Struct, frozen=True):
 
 def cancel_shifts(graph: Graph) -> Graph:
     """Stop the derivatives of extrema on which no result depends. Only within derivatives. Cost: linear."""
-    return ShiftCanceller().graph(graph, False)
+    return rewrite_levels(graph, cancel_level, in_maps=True)
 
 
-class ShiftCanceller:
-    def __init__(self) -> None:
-        self.done: dict[tuple[Graph, bool], Graph] = {}
-
-    def graph(self, graph: Graph, differentiated: bool) -> Graph:
-        key = graph, differentiated
-        if key not in self.done:
-            inner = graph
-            if any([e.regions for e in graph.eqns]):
-                inner = graph.with_eqns([self.rewrite_regions(e, differentiated) for e in graph.eqns])
-            self.done[key] = cancel_level(inner) if differentiated else inner
-        return self.done[key]
-
-    def rewrite_regions(self, eqn: Eqn, differentiated: bool) -> Eqn:
-        if not eqn.regions:
-            return eqn
-        return eqn.with_regions([self.graph(r, differentiated or eqn.op.is_derivative) for r in eqn.regions])
-
-
-def cancel_level(graph: Graph) -> Graph:
+def cancel_level(graph: Graph, differentiated: bool) -> Graph:
     """One graph, whose regions have been rewritten."""
-    if not any([e.op in SHIFTS for e in graph.eqns]):
+    if not differentiated or not any([e.op in SHIFTS for e in graph.eqns]):
         return graph
     made = {r: e for e in graph.eqns for r in e.results}
     readers: dict[Value, list[int]] = {}

@@ -23,10 +23,10 @@ from difflang.ops.arrays.selected_elements import MAX_POSITIONS, unique_position
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.control.checkpoint_block import emit_checkpoint
 from difflang.ops.control.cond import cond
-from difflang.ops.control.map import map_
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
 from difflang.passes.reductions.axis_labels import FreshLabels, Labels, operand_labels
+from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MIN_BYTES = 1 << 15  # of the operand: below, the branch takes longer than a mask
@@ -41,30 +41,13 @@ def index_extrema(graph: Graph) -> Graph:
 
     Only within derivatives; values stay as they are. Not in maps, where both sides of a branch would run.
     """
-    return ExtremaIndexer().graph(graph, False)
+    return rewrite_levels(graph, index_level)
 
 
-class ExtremaIndexer:
-    def __init__(self) -> None:
-        self.done: dict[tuple[Graph, bool], Graph] = {}
-
-    def graph(self, graph: Graph, differentiated: bool) -> Graph:
-        key = graph, differentiated
-        if key not in self.done:
-            inner = graph
-            if any([e.regions for e in graph.eqns]):
-                inner = graph.with_eqns([self.rewrite_regions(e, differentiated) for e in graph.eqns])
-            self.done[key] = index_level(inner) if differentiated else inner
-        return self.done[key]
-
-    def rewrite_regions(self, eqn: Eqn, differentiated: bool) -> Eqn:
-        if not eqn.regions or eqn.op is map_:
-            return eqn
-        return eqn.with_regions([self.graph(r, differentiated or eqn.op.is_derivative) for r in eqn.regions])
-
-
-def index_level(graph: Graph) -> Graph:
+def index_level(graph: Graph, differentiated: bool) -> Graph:
     """One graph, whose regions have been rewritten."""
+    if not differentiated:
+        return graph
     made = {r: e for e in graph.eqns for r in e.results}
     order = {e: i for i, e in enumerate(graph.eqns)}
     plans = {e: plan for e in graph.eqns if (plan := plan_selection(e, made, order)) is not None}

@@ -12,12 +12,12 @@ from math import ceil
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.control.map import map_
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.loop.min_cut_residuals import contraction_size
 from difflang.ops.loop.residual_selection import total_bytes
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.reductions.axis_labels import REDUCTIONS
+from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.reductions.tile_plan import TilePlan, TileWalk
 from difflang.passes.reductions.tiled_loop import TiledLoop
 
@@ -44,30 +44,16 @@ def tile(graph: Graph) -> Graph:
 
     Not in maps, whose instances run side by side. Sizes must be numbers.
     """
-    return Tiler().graph(graph, False)
+    return rewrite_levels(graph, tile_repeatedly)
 
 
-class Tiler:
-    def __init__(self) -> None:
-        self.done: dict[tuple[Graph, bool], Graph] = {}
-
-    def graph(self, graph: Graph, differentiated: bool) -> Graph:
-        key = graph, differentiated
-        if key not in self.done:
-            inner = graph
-            if any([e.regions for e in graph.eqns]):
-                inner = graph.with_eqns([self.rewrite_regions(e, differentiated) for e in graph.eqns])
-            for _ in range(MAX_LOOPS):
-                before, inner = inner, tile_level(inner, differentiated)
-                if inner is before:
-                    break
-            self.done[key] = inner
-        return self.done[key]
-
-    def rewrite_regions(self, eqn: Eqn, differentiated: bool) -> Eqn:
-        if not eqn.regions or eqn.op is map_:
-            return eqn
-        return eqn.with_regions([self.graph(r, differentiated or eqn.op.is_derivative) for r in eqn.regions])
+def tile_repeatedly(graph: Graph, differentiated: bool) -> Graph:
+    """One graph, each of whose largest arrays becomes a loop of its own."""
+    for _ in range(MAX_LOOPS):
+        before, graph = graph, tile_level(graph, differentiated)
+        if graph is before:
+            break
+    return graph
 
 
 def tile_level(graph: Graph, differentiated: bool) -> Graph:

@@ -27,12 +27,12 @@ from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.sharing.folded_rows import folded_rows
 from difflang.passes.sharing.instance_tables import (
     Join,
     Shape,
     Table,
     concatenate,
+    folded_rows,
     join,
     merge_rows,
     one_axis,

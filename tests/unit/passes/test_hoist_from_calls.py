@@ -10,7 +10,7 @@ import difflang
 from difflang.ir.graph import graphs_postorder
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
-from difflang.passes.hoist_from_calls import hoist_from_calls
+from difflang.passes.hoist import hoist_from_calls
 
 STEPS = "\n".join(f"  y = sin(y) * {k}.5 + cos(y)" for k in range(8))  # too many equations to be inlined twice
 SOURCE = f"""float f64

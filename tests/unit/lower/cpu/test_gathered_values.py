@@ -8,8 +8,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.lower.cpu.gathered_values import cut_after, stored_before_gathers
 from difflang.lower.cpu.outlining import OutlinedSegment
+from difflang.lower.cpu.split_fusion_chains import cut_after, stored_before_gathers
 from difflang.ops.arrays.constants import array_constant
 
 PLACES = np.arange(8000).reshape(10, 800) * 7 % 100

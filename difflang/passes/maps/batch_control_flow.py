@@ -1,8 +1,11 @@
-"""Batches loops inside maps: a loop that each instance runs by itself becomes one loop over the whole batch.
+"""Batches loops and branches inside maps: what each instance runs by itself becomes one for the whole batch.
 
-It runs until the last instance ends; an instance that has ended keeps its state. JAX batches `while_loop` in the same
-way, by tracing it anew. It applies only where no derivative is taken any more: what an instance computes beyond its end
-is thrown away, but may be NaN. Carries that are the same in all instances stay one value: they are computed once.
+A loop runs until the last instance ends; an instance that has ended keeps its state. JAX batches `while_loop` in the
+same way, by tracing it anew. It applies only where no derivative is taken any more: what an instance computes beyond
+its end is thrown away, but may be NaN. Carries that are the same in all instances stay one value.
+
+Where all instances share the condition of a branch, one `cond` runs one side for the whole batch. Where each has its
+own, JAX too would run both sides and select; done here, products and sums in the sides meet those around the branch.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.ir.builder import build_region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.tensor_types import Tensor, sequence_item_type
+from difflang.ir.tensor_types import Tensor, Type, sequence_item_type
 from difflang.ops.arrays.axis_reductions import reduce_any
 from difflang.ops.batching_rules import Mask, broadcast_all
 from difflang.ops.control.cond import cond
@@ -145,3 +148,59 @@ def has_bounded_body(eqn: Eqn) -> bool:
     # An instance that has ended would run them on values that no longer mean anything, perhaps without end.
     inner = [e for g in eqn.regions for h in graphs_postorder(g)[0] for e in h.eqns]
     return not any([e.op is cond or e.effectful or (e.op is loop and not e.attrs["exact"]) for e in inner])
+
+
+# ---- Branches
+
+
+class BatchedBranch(Struct, frozen=True):
+    """A branch with its sides for the whole batch."""
+
+    sides: tuple[BatchedGraph, BatchedGraph]
+    own_condition: bool  # each instance has its own
+    batch_size: int
+
+    @property
+    def batched_results(self) -> Mask:
+        then, other = (mask for _, mask in self.sides)
+        return tuple([self.own_condition or a or b for a, b in zip(then, other, strict=True)])
+
+    def __call__(self, home: Builder, pred: Value, *operands: Value) -> list[Value]:
+        """Its results, see `batched_results`."""
+        if not self.own_condition:
+            regions = tuple([self.region(side, [v.type for v in operands]) for side in self.sides])
+            return list(home.emit(cond, [pred, *operands], regions))
+        found = [self.side_results(home, side, operands) for side in self.sides]
+        return [choose(pred, x, y) for x, y in zip(*found, strict=True)]
+
+    def region(self, side: BatchedGraph, types: Sequence[Type]) -> Graph:
+        builder = Builder()
+        return builder.finish(self.side_results(builder, side, [builder.param(t) for t in types]))
+
+    def side_results(self, home: Builder, side: BatchedGraph, operands: Sequence[Value]) -> list[Value]:
+        """The results of a side, batched as those of the branch are."""
+        graph, has = side
+        enough = tuple([b or not wanted for b, wanted in zip(has, self.batched_results, strict=True)])
+        return broadcast_all(home.inline(graph, *operands), enough, self.batch_size)
+
+
+def choose(pred: Value, x: Value, y: Value) -> Value:
+    """For each instance a result of one side or of the other."""
+    shape = tensor_type(x).shape
+    truths = pred if len(shape) == 1 else pred.home.one("broadcast", pred, shape=shape, axes=(0,))
+    return select.one(truths, x, y)
+
+
+def batch_branch(
+    eqn: Eqn, wide: Mask, batch_size: int, side_by_side: GraphBatcher, *, selects: bool
+) -> BatchedBranch | None:
+    """The branch over the batch; None if part of it cannot be batched, or if it had to select and may not."""
+    if wide[0] and (not selects or any(map(holds_open_loop, eqn.regions))):
+        return None
+    then, other = (side_by_side(region, wide[1:], batch_size) for region in eqn.regions)
+    return None if then is None or other is None else BatchedBranch((then, other), wide[0], batch_size)
+
+
+def holds_open_loop(graph: Graph) -> bool:
+    """Whether a loop inside may have no end: it must not run in instances that do not reach it."""
+    return any([e.op is loop and e.attrs["length"] is None for g in graphs_postorder(graph)[0] for e in g.eqns])
