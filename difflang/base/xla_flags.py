@@ -15,8 +15,8 @@ def set_xla_flags() -> None:
     """Have XLA on the CPU compile a loop with small steps into one kernel, unless such options are set already.
 
     XLA reads its flags once per process, when JAX first asks for devices; afterwards this has no effect. As an option
-    of one compilation it does not exist.
+    of one compilation it does not exist. If the variable names a file of flags, nothing is added.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if BACKEND_OPTIONS not in flags:
+    flags = os.environ.get("XLA_FLAGS", "").strip()
+    if BACKEND_OPTIONS not in flags and flags[:2] in ("", "--"):
         os.environ["XLA_FLAGS"] = f"{flags} {SMALL_LOOP_FLAG}".strip()

@@ -18,6 +18,7 @@ from difflang.base.xla_flags import SMALL_LOOP_FLAG, set_xla_flags
         (SMALL_LOOP_FLAG, SMALL_LOOP_FLAG),
         ("--xla_cpu_enable_fast_math=false", f"--xla_cpu_enable_fast_math=false {SMALL_LOOP_FLAG}"),
         ("--xla_backend_extra_options=a=1", "--xla_backend_extra_options=a=1"),
+        ("flags.txt", "flags.txt"),
     ],
 )
 def test_options_are_added_to_what_is_set(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
