@@ -45,6 +45,12 @@ def test_the_tool_answers_messages_of_the_protocol() -> None:
     assert not tool.respond({"kind": "define", "module": "nothing"})["success"]
     wrong = tool.respond({"kind": "evaluate", "module": "lse", "function": "third", "input": {"x": [0.0]}})
     assert not wrong["success"] and "third" in wrong["error"]
+    for given in (None, {"x": "abc"}, {"x": [0.0], "min_runs": "many"}, {}):
+        bad = tool.respond({"kind": "evaluate", "module": "lse", "function": "primal", "input": given})
+        assert not bad["success"] and "no input of lse" in bad["error"]
+    for line in ("", "not json", "[1]", "{}"):
+        assert not tool.answer(line)["success"]
+    assert tool.answer('{"id": 3}') == {"id": 3}
     asked = {"x": [0.0, 0.0], "min_runs": 3}
     answer = tool.respond({"kind": "evaluate", "module": "lse", "function": "gradient", "input": asked})
     assert answer["success"] and answer["output"] == [0.5, 0.5]

@@ -180,7 +180,9 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join((*DRAFTS, *PHRASINGS)))
     parser.add_argument("--phrasings", action="store_true", help="if none is named: not the drafts but other words")
-    parser.add_argument("--sizes", nargs="+", help="as in the table; all if none is named")
+    parser.add_argument(
+        "--sizes", nargs="+", help="of one program, such as 2500 or '1000, 8, 10'; all if none is named"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--block", type=float, default=0.02, help="seconds of one measurement")
     parser.add_argument("--seed", type=int, default=0)
@@ -190,6 +192,13 @@ def options() -> argparse.Namespace:
     args = parser.parse_args()
     if unknown := [name for name in args.programs if name not in (*DRAFTS, *PHRASINGS)]:
         parser.error(f"no program {', '.join(unknown)}; there are {', '.join((*DRAFTS, *PHRASINGS))}")
+    for name in args.programs or (DRAFTS if args.sizes else ()):
+        if unknown := [size for size in args.sizes or () if size not in INPUTS[eval_of(name)]]:
+            parser.error(f"no size {'; '.join(unknown)} of {name}; there are {'; '.join(INPUTS[eval_of(name)])}")
+    if args.rounds < 1:
+        parser.error("at least one round is measured")
+    if args.json and not args.json.parent.is_dir():
+        parser.error(f"there is no folder {args.json.parent}")
     return args
 
 

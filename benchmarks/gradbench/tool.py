@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jax
 
 import difflang
-from gradbench.programs import arguments, find_function
+from gradbench.programs import DRAFTS, arguments, find_function
 from gradbench.twins import TWINS
 
 
@@ -51,26 +51,42 @@ def output(name: str, function: str, result: Any) -> Any:
 
 def respond(message: dict[str, Any]) -> dict[str, Any]:
     """What answers a message, beside its `id`."""
-    match message["kind"]:
+    match message.get("kind"):
         case "start":
             return {"tool": "difflang", "config": {"version": importlib.metadata.version("difflang")}}
         case "define":
-            known = any(name == message["module"] for name, _ in TWINS)
-            return {"success": known} | ({} if known else {"error": f"there is no eval {message['module']}"})
+            name = message.get("module")
+            return {"success": True} if name in DRAFTS else failure(f"there is no eval {name}")
         case "evaluate":
+            name, function = message.get("module"), message.get("function")
+            if (name, function) not in TWINS:
+                return failure(f"there is no function {function} of an eval {name}")
             try:
-                return evaluate(message["module"], message["function"], message["input"])
-            except (difflang.DifflangError, KeyError, AttributeError) as error:
-                return {"success": False, "error": f"{type(error).__name__}: {error}"}
+                return evaluate(name, function, message.get("input"))
+            except (difflang.DifflangError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                return failure(f"this is no input of {name}: {type(error).__name__}: {error}")
         case _:
             return {}
+
+
+def failure(error: str) -> dict[str, Any]:
+    return {"success": False, "error": error}
+
+
+def answer(line: str) -> dict[str, Any]:
+    """What answers a line; one that is no message has no `id` to answer to."""
+    try:
+        message = json.loads(line)
+        identity = {"id": message["id"]}
+    except (ValueError, LookupError, TypeError) as error:
+        return failure(f"this line is no message: {error}")
+    return identity | respond(message)
 
 
 def main() -> None:
     jax.config.update("jax_enable_x64", True)
     for line in sys.stdin:
-        message = json.loads(line)
-        print(json.dumps({"id": message["id"]} | respond(message)), flush=True)
+        print(json.dumps(answer(line)), flush=True)
 
 
 if __name__ == "__main__":
