@@ -31,10 +31,11 @@ from difflang.execution.random_keys import seed_to_key
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, evaluate
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, Growable, with_capacity
-from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, INTERPRET, finalize_graph
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.control.print_sink import PrintSink
 from difflang.passes.dce import dce
+from difflang.passes.pipelines import Pipeline
 from difflang.passes.substitute_dims import has_symbolic_dims
 from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
@@ -95,7 +96,7 @@ class CallableGraph:
     """
 
     build_result: Callable[[Iterator[Any]], Any]  # makes a value from the leaves of a result
-    build_interpreted: Callable[[Iterator[Any]], Any]  # the same for `unlimited`, which may have another capacity
+    build_interpreted: Callable[[Iterator[Any]], Any]  # the same for `reference`, which may have another capacity
 
     def __init__(self, shared: SharedContext, graph: Graph, can_fail: bool, of: Hashable, byte_limit: int) -> None:
         self.shared, self.elaborated, self.can_fail, self.of, self.byte_limit = shared, graph, can_fail, of, byte_limit
@@ -111,8 +112,15 @@ class CallableGraph:
 
     @property
     def unlimited(self) -> Growable[PreparedGraph]:
-        """The program that the interpreter runs: limits are on XLA's memory."""
+        """The program that XLA would run without a limit on memory."""
         return self.program_under(0)
+
+    @cached_property
+    def reference(self) -> Growable[PreparedGraph]:
+        """The program that the interpreter runs, whose sums are added in their order. Limits are on XLA's memory."""
+        with self.shared.lock:
+            capacity = self.shared.capacities.get(self.of, INITIAL_CAPACITY)
+            return Growable(partial(self.compile_under, 0, pipeline=INTERPRET), capacity)
 
     def program_under(self, limit: int) -> Growable[PreparedGraph]:
         """The program under a limit, made at the first call. Errors: DL1012."""
@@ -123,13 +131,13 @@ class CallableGraph:
                     self.programs[limit] = Growable(partial(self.compile_under, limit), capacity)
         return self.programs[limit]
 
-    def compile_under(self, limit: int, capacity: Capacity) -> PreparedGraph:
+    def compile_under(self, limit: int, capacity: Capacity, *, pipeline: Pipeline = COMPILE) -> PreparedGraph:
         """The finished graph, and an executable that gives only the number of a failed check."""
         # One thread at a time: the programs of a file share their check table and capacities.
         with self.shared.lock, pause_gc():
             if limit:
                 return compile_within_limit(self.elaborated, limit, capacity, self.prepare)[1]
-            graph = finalize_graph(self.elaborated, capacity)
+            graph = finalize_graph(self.elaborated, capacity, pipeline=pipeline)
         return self.prepare(graph)
 
     def prepare(self, graph: Graph, *, sparing: bool = False) -> PreparedGraph:
@@ -206,26 +214,31 @@ class CallableGraph:
         return self.build_result(iter(results))
 
     def failure_error(
-        self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], capacity: Capacity
+        self,
+        number: int,
+        runs: Callable[[Graph, None, TextSink], Runs],
+        arrays: Sequence[Any],
+        capacity: Capacity,
+        pipeline: Pipeline = COMPILE,
     ) -> DifflangError:
         """The error of a failed check, from a second run without a limit that gives all details."""
 
         def full(graph: Graph, says: TextSink) -> Runs:
             with self.shared.lock, pause_gc():
-                explained = finalize_graph(graph, capacity, explained=True)
+                explained = finalize_graph(graph, capacity, explained=True, pipeline=pipeline)
             return runs(explained, None, says)
 
         return explain_failure(self.shared.checks, number, self.elaborated, full, arrays)
 
     def interpreted(self, arrays: Sequence[Any]) -> Any:
         """The value in NumPy, by the reference of each op."""
-        program = self.unlimited
+        program = self.reference
         converted = self.concrete_arrays(arrays, "the interpreter")
         met = self.voice.met
         results = self.evaluate_graph(program.made, converted)
         while program.made.fails and (site := results[-3].item()):
             if not self.grow_capacity(program, site, interpreted=True):
-                raise self.failure_error(site, interpreter_program, converted, program.capacity)
+                raise self.failure_error(site, interpreter_program, converted, program.capacity, INTERPRET)
             self.voice.rewind(met)
             results = self.evaluate_graph(program.made, converted)
         return self.build_interpreted(iter(results))

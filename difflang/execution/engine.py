@@ -15,7 +15,8 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
-from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, INTERPRET, finalize_graph
+from difflang.passes.pipelines import Pipeline
 from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
 
@@ -64,12 +65,19 @@ class Engine(Struct, frozen=True):
                 if self.on_limit is not None:
                     self.on_limit(limit)
                 return made
-            ready = with_check_number(finalize_graph(graph, capacity)) if guard else finalize_graph(graph, capacity)
+            ready = finalize_graph(graph, capacity, pipeline=self.pipeline)
+            ready = with_check_number(ready) if guard else ready
         return self.run_finished(ready, on_print)
 
     def explaining(self, capacity: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
         """A function that makes a graph callable for a second run after a failure, with all its details."""
-        return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
+        return lambda graph, says: self.run_finished(
+            finalize_graph(graph, capacity, explained=True, pipeline=self.pipeline), says
+        )
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return INTERPRET if self.name == "interpret" else COMPILE
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
         # A small graph is not worth compiling.

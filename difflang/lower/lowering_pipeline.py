@@ -29,26 +29,37 @@ COMPILE = Pipeline(
     "from an elaborated graph to the one that is lowered",
     (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
 )
-PIPELINES = (COMPILE, PREPARE_KEEPING_LOOPS, OPTIMIZE, OPTIMIZE_FOR_READING)
+INTERPRET = Pipeline(
+    "interpret",
+    "from an elaborated graph to the one that is interpreted; sums are added in their order, so it checks what is compiled",
+    (*PREPARE_KEEPING_LOOPS.steps, Step(DIFFERENTIATE), *OPTIMIZE.steps),
+)
+PIPELINES = (COMPILE, INTERPRET, PREPARE_KEEPING_LOOPS, OPTIMIZE, OPTIMIZE_FOR_READING)
 
 
-def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, explained: bool = False) -> Graph:
-    """The graph as it is lowered: without derivative equations, optimized.
+def finalize_graph(
+    graph: Graph,
+    capacity: Capacity = INITIAL_CAPACITY,
+    *,
+    explained: bool = False,
+    pipeline: Pipeline = COMPILE,
+) -> Graph:
+    """The graph as it is lowered, or interpreted: without derivative equations, optimized.
 
     It prints what the program prints, or if `explained` only the messages of its checks. Recursion is limited by
     `capacity`. Loops that store nothing per step take any number of steps. Dynamic loop outputs are arrays of limited
     capacity where a history is read away from its producer or is moved to the host.
     """
-    return fit_capacity(only_check_messages(graph) if explained else without_check_messages(graph), capacity)[1]
+    return fit_capacity(only_check_messages(graph) if explained else without_check_messages(graph), capacity, pipeline)[1]
 
 
-def fit_capacity(graph: Graph, capacity: Capacity) -> tuple[Graph, Graph]:
-    """The graph with the limits that its compiled form needs, and that form."""
+def fit_capacity(graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE) -> tuple[Graph, Graph]:
+    """The graph with the limits that its finished form needs, and that form."""
     # Try without limits first: only what the differentiated graph really stores needs a capacity.
     steps, arrays = UNBOUNDED, False
     while True:
         start = with_capacity(graph, replace(capacity, steps=steps), arrays=arrays)
-        done = COMPILE(start)
+        done = pipeline(start)
         # Once: an array of the program itself may have that size.
         if steps == UNBOUNDED and stores_unbounded_steps(done):
             steps = capacity.steps

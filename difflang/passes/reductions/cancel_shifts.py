@@ -42,7 +42,7 @@ class Motion(Struct, frozen=True):
 
     degree: Fraction
     scales: bool
-    axes: frozenset[int]  # those along which the shift differs
+    axes: tuple[int, ...]  # for each axis of the shift the axis of the value that runs with it
 
 
 def cancel_shifts(graph: Graph) -> Graph:
@@ -75,7 +75,7 @@ def cancel_level(graph: Graph, differentiated: bool) -> Graph:
 
 def cancels(shift: Value, graph: Graph, readers: Mapping[Value, list[int]], made: MakerMap) -> bool:
     """Whether no result of the graph moves with the shift, and something does on the way."""
-    moves = {shift: Motion(Fraction(1), False, frozenset(range(tensor_type(shift).rank)))}
+    moves = {shift: Motion(Fraction(1), False, tuple(range(tensor_type(shift).rank)))}
     todo, seen = list(readers.get(shift, ())), set[int]()
     while todo:  # what depends on the shift, directly or not
         i = todo.pop()
@@ -107,11 +107,14 @@ def moved(eqn: Eqn, moves: Mapping[Value, Motion], made: MakerMap) -> Motion | N
     labels = operand_labels(eqn, tuple(range(rank)), FreshLabels(rank))
     if labels is None:
         return None
-    axes = {a[i] for v, a in zip(eqn.operands, labels, strict=True) if v in moves for i in moves[v].axes}
+    found = {tuple([a[i] for i in moves[v].axes]) for v, a in zip(eqn.operands, labels, strict=True) if v in moves}
+    if len(found) > 1:  # elements of different shifts meet, such as t[i] and t[j]
+        return None
+    (axes,) = found
     if any([a >= rank for a in axes]):  # it sums what moves with different shifts
         return None
     step = degree_of(eqn, [moves.get(v) for v in eqn.operands], made)
-    return None if step is None else Motion(step[0], step[1], frozenset(axes))
+    return None if step is None else Motion(step[0], step[1], axes)
 
 
 Step = tuple[Fraction, bool]
