@@ -102,6 +102,7 @@ def swap_windows(graph: Graph) -> Graph:
         first, value = min(i, j), at.get(update, -1)
         if value > first and graph.eqns[value].operands:
             continue  # it may depend on what is read, and then the read comes first in any case
+        del reads[read.operands]  # another write of that window is a copy in any case
         swaps[first] = Eqn(swap_window, write.operands, (*write.results, *read.results), {}, (), write.span)
         gone.add(max(i, j))
         gone.update([value] if value > first else [])

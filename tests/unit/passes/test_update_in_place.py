@@ -49,3 +49,12 @@ def test_a_window_of_zeros_is_added_to_that_window() -> None:
     assert [e.op.name for e in done.eqns] == ["dynamic_slice", "add", "dynamic_update"]
     xs = np.arange(12.0).reshape(3, 4), np.array([[5.0, 7.0]]), np.asarray(2, np.int32)
     assert np.array_equal(evaluate(done, *xs)[0], evaluate(graph, *xs)[0])
+
+
+def test_a_window_that_two_writes_overwrite_is_swapped_once() -> None:
+    m = difflang.loads(
+        "float f64\nfn f(x: f64[n]) -> f64 {\nvar y = x\nvar z = x\nvar s = 0.0\nfor i in 0..n {\n"
+        "let t = y[i]\nz = y\nz[i] = 7.0\ny[i] = 1.0\ns = 0.5 * s + t\n}\ns + 2.0 * sum(y) + 3.0 * sum(z)\n}\n"
+    )
+    x = np.array([4.0, 8.0, 16.0])
+    assert float(m.f(x)) == 21.0 + 6.0 + 27.0
