@@ -99,16 +99,31 @@ class ConstantIntegers:
         return eqn is not None and isinstance(eqn.op.movement, Fill) and not eqn.operands and eqn.attrs["value"] == 0
 
     def numbers(self, value: Value) -> Array | None:
-        if value not in self.found:
-            self.found[value] = self.computed(value)
+        """The numbers of a value, if it is known."""
+        todo = [value]  # not by recursion: chains are longer than Python's stack
+        while todo:
+            missing = [v for v in self.sources(todo[-1]) if v not in self.found]
+            todo += missing
+            if not missing:
+                last = todo.pop()
+                self.found[last] = self.computed(last)
         return self.found[value]
 
-    def computed(self, value: Value) -> Array | None:
+    def sources(self, value: Value) -> tuple[Value, ...]:
+        """From what it may be computed."""
+        return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
+
+    def is_computed(self, value: Value) -> bool:
+        """Whether it is small, and all that it is computed from are its operands."""
         eqn, type = self.makers.get(value), value.type
         small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
-        if eqn is None or not small or eqn.regions or eqn.op.effect or len(eqn.results) > 1:
-            return None
-        operands = [self.numbers(v) for v in eqn.operands]
+        return small and eqn is not None and not eqn.regions and not eqn.op.effect and len(eqn.results) == 1
+
+    def computed(self, value: Value) -> Array | None:
+        if value in self.found or not self.is_computed(value):
+            return self.found.get(value)
+        eqn = self.makers[value]
+        operands = [self.found[v] for v in eqn.operands]
         return None if any(x is None for x in operands) else np.asarray(evaluate_eqn(eqn, operands)[0])
 
 
