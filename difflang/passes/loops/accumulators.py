@@ -30,6 +30,10 @@ def classify_carry(facts: StepFacts, place: int) -> Accumulator | None:
 
 
 class Unchanged(Accumulator, frozen=True, eq=False):
+    @property
+    def state(self) -> None:
+        return None
+
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
         return steps.before[self.param]
 
@@ -43,41 +47,38 @@ class Sum(Accumulator, frozen=True, eq=False):
     signs: tuple[int, ...]
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
-        total = steps.before[self.param]
-        for value, sign in zip(self.values, self.signs, strict=True):
-            total = (add if sign > 0 else sub).one(total, steps.total(stacked[value]))
-        return total
+        terms = steps.total(signed_sum([stacked[v] for v in self.values], self.signs))
+        return (add if self.signs[0] > 0 else sub).one(steps.before[self.param], terms)
 
 
-def added_terms(facts: StepFacts, result: Value, param: Value, reads: int = 1) -> list[tuple[Value, int]] | None:
+def signed_sum(terms: list[Value], signs: tuple[int, ...]) -> Value:
+    """The sum of the terms of each step, as if the first one had no sign."""
+    # Within a step first: large terms that cancel there would not if each were summed over all steps.
+    total, *others = terms
+    for value, sign in zip(others, signs[1:], strict=True):
+        total = (add if sign == signs[0] else sub).one(total, value)
+    return total
+
+
+def added_terms(facts: StepFacts, result: Value, param: Value) -> list[tuple[Value, int]] | None:
     """The terms that are added to a value, with their signs, if nothing else reads it."""
     type = tensor_type(result)
     # Sums of 16-bit floats are rounded at each step: a sum at once is another number.
-    if facts.read_count(param) != reads or (type.dtype.is_float and type.dtype.bits < 32):
+    if type.dtype.is_float and type.dtype.bits < 32:
         return None
     terms: list[tuple[Value, int]] = []
-    value = result
-    while value is not param:
-        eqn = facts.makers.get(value)
-        if eqn is None or eqn.op not in (add, sub) or facts.read_count(value) > 1:
+    value = param
+    while value is not result:
+        users = facts.users.get(value, ())
+        if facts.read_count(value) != 1 or not users or users[0].op not in (add, sub):
             return None
+        (eqn,) = users
         left, right = eqn.operands
-        # The carry is what a chain of sums begins with, on either side of an addition.
-        if eqn.op is add and not leads_to(facts, left, param):
-            left, right = right, left
-        terms.append((right, 1 if eqn.op is add else -1))
-        value = left
-    return terms[::-1]
-
-
-def leads_to(facts: StepFacts, value: Value, param: Value) -> bool:
-    """Whether a chain of sums begins with a value, always on the left; the value may itself be that."""
-    while value is not param:
-        eqn = facts.makers.get(value)
-        if eqn is None or eqn.op not in (add, sub):
-            return False
-        value = eqn.operands[0]
-    return True
+        if eqn.op is sub and value is right:
+            return None
+        terms.append((right if value is left else left, 1 if eqn.op is add else -1))
+        value = eqn.results[0]
+    return terms if facts.read_count(result) == 1 else None
 
 
 class Count(Accumulator, frozen=True, eq=False):
@@ -85,6 +86,10 @@ class Count(Accumulator, frozen=True, eq=False):
 
     step: Value
     invariant: bool
+
+    @property
+    def state(self) -> None:
+        return None
 
     def prepare(self, steps: AllSteps) -> None:
         # Not from the map of all steps, which reads it: a loop around this one would find that it depends on itself.
@@ -110,7 +115,7 @@ def classify_counter(facts: StepFacts, param: Value, result: Value) -> Count | N
         return None
     left, right = eqn.operands
     step = right if left is param else left
-    return None if facts.needs_carry(step) else Count(param, (), step, facts.is_invariant(step))
+    return None if step in facts.carried else Count(param, (), step, step in facts.invariant)
 
 
 # ---- Windows of arrays
@@ -128,6 +133,11 @@ class Window(Accumulator, frozen=True, eq=False):
     axis: int | None = None
     offset: int = 0
 
+    @property
+    def state(self) -> None:
+        # What a step reads of it is what it writes, and no other step does, or only what it adds to.
+        return None
+
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
         array, build = steps.before[self.param], steps.builder
         starts = [
@@ -139,16 +149,21 @@ class Window(Accumulator, frozen=True, eq=False):
         block = array if whole else build.one("dynamic_slice", array, *starts, sizes=sizes)
         if not self.signs:
             block = steps.where_taken(self.along_axis(steps, stacked[self.values[0]]), block, self.axis or 0)
-        for value, sign in zip(self.values, self.signs, strict=False):
-            block = (add if sign > 0 else sub).one(block, self.block_of(steps, stacked[value]))
+        elif self.axis is None:
+            block = (add if self.signs[0] > 0 else sub).one(block, self.total(steps, stacked))
+        else:
+            for value, sign in zip(self.values, self.signs, strict=True):
+                windows = self.along_axis(steps, stacked[value])
+                taken = steps.where_taken(windows, steps.builder.const(0, windows.type), self.axis)
+                block = (add if sign > 0 else sub).one(block, taken)
         return block if whole else build.one("dynamic_update", array, block, *starts)
 
-    def block_of(self, steps: AllSteps, stacked: Value) -> Value:
-        """What all steps add, in the shape of their block."""
-        if self.axis is None:
-            return steps.builder.one("reshape", steps.total(stacked), shape=self.shape)
-        block = self.along_axis(steps, stacked)
-        return steps.where_taken(block, steps.builder.const(0, block.type), self.axis)
+    def total(self, steps: AllSteps, stacked: Stacked) -> Value:
+        """What all steps add to one window, as if the first term had no sign."""
+        terms = [stacked[v] for v in self.values]
+        if len({tensor_type(t).shape for t in terms}) > 1:
+            terms = [steps.builder.one("reshape", t, shape=(steps.length, *self.shape)) for t in terms]
+        return steps.builder.one("reshape", steps.total(signed_sum(terms, self.signs)), shape=self.shape)
 
     def along_axis(self, steps: AllSteps, stacked: Value) -> Value:
         """The windows of all steps side by side."""
@@ -169,13 +184,13 @@ def classify_write(facts: StepFacts, param: Value, write: Eqn) -> Window | None:
     own = all(
         e.op is dynamic_slice and e.operands[1:] == tuple(starts) and e.results[0].type == update.type for e in reads
     )
-    if not own or facts.read_count(write.results[0]) > 1 or param in (update, *starts):
+    if not own or facts.read_count(write.results[0]) > 1 or facts.yielded[param] or param in (update, *starts):
         return None
     terms = window_terms(facts, update, reads[0].results[0]) if len(reads) == 1 else None
     # All steps are put into the shape of their windows at once: a sum of numbers is contracted, one of windows is not.
     found = [update] if not terms else [v for v, _ in terms]
     values, signs = tuple([before_reshapes(facts, v) for v in found]), tuple([n for _, n in terms or ()])
-    moving = [a for a, s in enumerate(starts) if not facts.is_invariant(s)]
+    moving = [a for a, s in enumerate(starts) if s not in facts.invariant]
     if not moving:
         return Window(param, values, tuple(starts), shape, signs) if signs else None
     if len(moving) > 1 or shape[moving[0]] != 1:

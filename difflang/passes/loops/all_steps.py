@@ -27,9 +27,8 @@ class AllSteps(Struct, eq=False):
     length: int
     items: dict[Value, Value] = field(default_factory=dict)  # for params of a step, those of all in one array
     after: dict[Value, Value] = field(default_factory=dict)  # carries after the loop that are known beforehand
-    failures: dict[Value, tuple[Value, Value]] = field(
-        default_factory=dict
-    )  # by status: whether and where one is first
+    # By status of a failure word: whether a step sets it, which one is the first, and to what.
+    failures: dict[Value, tuple[Value, Value, Value]] = field(default_factory=dict)
 
     def compute(self, values: Iterable[Value]) -> dict[Value, Value]:
         """Values of the step, those of all steps in one array."""
@@ -48,11 +47,17 @@ class AllSteps(Struct, eq=False):
 
     def invariant(self, value: Value) -> Value:
         """The value that every step computes alike, outside the loop."""
-        if value in self.outside:
-            return self.outside[value]
-        eqn = self.makers[value]
-        results = self.builder.copy(eqn, tuple([self.invariant(v) for v in eqn.operands]))
-        self.outside |= zip(eqn.results, results, strict=True)
+        todo = [value]
+        while todo:
+            if todo[-1] in self.outside:
+                todo.pop()
+                continue
+            eqn = self.makers[todo[-1]]
+            missing = [v for v in eqn.operands if v not in self.outside]
+            todo += missing
+            if not missing:
+                operands = tuple([self.outside[v] for v in eqn.operands])
+                self.outside |= zip(eqn.results, self.builder.copy(eqn, operands), strict=True)
         return self.outside[value]
 
     def step_at(self, stacked: Value, number: Value) -> Value:

@@ -2,83 +2,116 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import Op
 from difflang.ops.control.cond import cond
-from difflang.ops.elementwise.comparison_and_logic import eq, gt, logical_and, lt
+from difflang.ops.elementwise.comparison_and_logic import eq, gt, logical_and, lt, ne
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.loops.all_steps import AllSteps
-from difflang.passes.loops.index_bounds import is_index
+from difflang.passes.loops.index_bounds import MAX_INDEX, is_index
 from difflang.passes.loops.step_facts import Accumulator, Stacked, StepFacts
 
 # ---- Failures
 
 
 class FirstFailure(Accumulator, frozen=True, eq=False):
-    """A part of the failure word, which the first step that fails sets. The first value is that of `status`, 0 if none.
+    """A part of a failure word, which the first step that fails sets. The first value is that of `status`, 0 if none.
 
     All steps are computed as if none before had failed.
     """
 
     status: Value
+    reads_state: ClassVar[bool] = True
+
+    @property
+    def state(self) -> Value:
+        return self.status
 
     def prepare(self, steps: AllSteps) -> None:
-        steps.outside[self.status] = steps.builder.const(0, self.status.type)
+        # No step that counts reads a part that is set: so the map does not depend on the word around it.
+        steps.outside |= {v: steps.builder.const(0, v.type) for v in (self.status, self.param)}
 
     def finish(self, steps: AllSteps, stacked: Stacked) -> Value:
         status, own = [stacked[v] for v in self.values]
         # All parts of the word are chosen by one condition, so that a loop around this one finds its word too.
         if self.status not in steps.failures:
             steps.failures[self.status] = self.first(steps, status)
-        sets, first = steps.failures[self.status]
-        return select.one(sets, steps.step_at(own, first), steps.before[self.param])
+        sets, first, number = steps.failures[self.status]
+        return select.one(sets, number if own is status else steps.step_at(own, first), steps.before[self.param])
 
-    def first(self, steps: AllSteps, status: Value) -> tuple[Value, Value]:
-        """Whether a step fails and none did before the loop, and the number of the first that fails."""
-        build, none = steps.builder, steps.builder.const(0, status.type)
-        failed = build.one("ne", steps.where_taken(status, none), none)
+    def first(self, steps: AllSteps, status: Value) -> tuple[Value, Value, Value]:
+        """Whether a step fails and none did before the loop, the first that fails, and the status that it sets."""
+        build, none = steps.builder, steps.builder.const(0, self.status.type)
+        taken = steps.where_taken(status, build.const(0, status.type))
+        failed = build.one("ne", taken, build.const(0, status.type))
         first = build.one("argmax", build.one("truncate", failed, dtype=tensor_type(status).dtype), axis=0)
-        before = steps.before[self.status]
-        fine = build.one("eq", before, build.const(0, before.type))
-        return build.one("logical_and", fine, build.one("reduce_any", failed, axes=(0,))), first
+        number, fine = steps.step_at(taken, first), build.one("eq", steps.before[self.status], none)
+        return build.one("logical_and", fine, build.one("ne", number, none)), first, number
 
 
 def failure_status(facts: StepFacts, place: int) -> tuple[Value, Value] | None:
     """The param and the result of the status of the failure word that a carry is part of.
 
-    Values that depend on the word do not matter: once it is set, the program has failed.
+    A word is integers that a step replaces only while its status is 0. All but the status are replaced only where that
+    becomes another number, for they keep what the first step that fails has made of them, and nothing reads them.
     """
-    choices = chosen_by(facts, place)
-    for other, param in enumerate(facts.carry) if choices else ():
-        # All parts of a word change by the same conditions, and these read the status.
+    choices, param = chosen_by(facts, place), facts.carry[place]
+    if not choices:
+        return None
+    for status in compared_with_zero(facts, choices[-1].condition, eq):
+        if status not in facts.places:
+            continue
+        other = facts.places[status]
         same = chosen_by(facts, other) or []
-        if [c for c, _ in same] == [c for c, _ in choices or ()] and all(is_unset(facts, *pair) for pair in same):
-            return param, facts.graph.results[other]
+        unset = all(c.old in compared_with_zero(facts, c.condition, eq) for c in same)
+        sets = status is param or (facts.read_count(param) == 1 and all(is_set(facts, c) for c in same))
+        if [c.condition for c in same] == [c.condition for c in choices] and unset and sets:
+            return status, facts.graph.results[other]
     return None
 
 
-def chosen_by(facts: StepFacts, place: int) -> list[tuple[Value, Value]] | None:
-    """The conditions on which a step replaces an integer that it carries, each with the integer that it replaces."""
+class Choice(NamedTuple):
+    """Where a condition holds there is a new value, else the old one."""
+
+    condition: Value
+    new: Value
+    old: Value
+
+
+def chosen_by(facts: StepFacts, place: int) -> list[Choice] | None:
+    """The choices by which a step replaces an integer that it carries, the last one first."""
     param, value = facts.carry[place], facts.graph.results[place]
-    found: list[tuple[Value, Value]] = []
+    found: list[Choice] = []
     while value is not param:
         eqn = facts.makers.get(value)
         if eqn is None or eqn.op is not select or not is_index(value):
             return None
-        condition, _, value = eqn.operands
-        found.append((condition, value))
+        found.append(Choice(*eqn.operands))
+        value = found[-1].old
     return found
 
 
-def is_unset(facts: StepFacts, condition: Value, status: Value) -> bool:
-    """Whether a condition holds only if a status is 0."""
+def is_set(facts: StepFacts, choice: Choice) -> bool:
+    """Whether a new value is surely not 0."""
+    number = known_number(facts, choice.new)
+    return number not in (0, None) or choice.new in compared_with_zero(facts, choice.condition, ne)
+
+
+def compared_with_zero(facts: StepFacts, condition: Value, compare: Op) -> list[Value]:
+    """Integers that surely are 0 where a condition holds, or surely are not."""
     both = facts.makers.get(condition)
-    for part in both.operands if both is not None and both.op is logical_and else ():
-        compare = facts.makers.get(part)
-        if compare is not None and compare.op is eq and compare.operands[0] is status:
-            zero = facts.forms.get(compare.operands[1])
-            return zero is not None and not zero.terms and zero.start == 0
-    return False
+    parts = both.operands if both is not None and both.op is logical_and else ()
+    compares = [facts.makers[p] for p in parts if p in facts.makers and facts.makers[p].op is compare]
+    return [e.operands[0] for e in compares if known_number(facts, e.operands[1]) == 0]
+
+
+def known_number(facts: StepFacts, value: Value) -> int | None:
+    """The number that an integer is, if it is always the same."""
+    form = facts.forms.get(value)
+    return form.start if form is not None and not form.terms and form.within(-MAX_INDEX, MAX_INDEX) else None
 
 
 # ---- Extrema
@@ -108,46 +141,31 @@ class FirstExtremum(Accumulator, frozen=True, eq=False):
 def classify_extremum(facts: StepFacts, place: int) -> FirstExtremum | None:
     """A carry that a step replaces where a comparison with one of the carries holds."""
     own, param = choice(facts, place), facts.carry[place]
-    compare = facts.makers.get(own[0]) if own is not None else None
-    if own is None or own[2] is not param or compare is None or compare.op not in (gt, lt):
+    compare = facts.makers.get(own.condition) if own is not None else None
+    if own is None or own.old is not param or compare is None or compare.op not in (gt, lt):
         return None
-    new, best = compare.operands if compare.operands[1] in facts.carry else compare.operands[::-1]
-    if best not in facts.carry or not tensor_type(best).dtype.is_float or not only_chooses(facts, own[0]):
+    new, best = compare.operands if compare.operands[1] in facts.places else compare.operands[::-1]
+    if best not in facts.places or not tensor_type(best).dtype.is_float:
         return None
-    leader = choice(facts, facts.carry.index(best))
-    if leader is None or leader[0] is not own[0] or leader[1] is not new or leader[2] is not best:
-        return None
-    # The numbers are compared with what the best is then; no other value may depend on what is carried.
-    if facts.read_count(param) != (2 if param is best else 1):
+    if choice(facts, facts.places[best]) != (own.condition, new, best):
         return None
     greatest = (compare.op is gt) == (compare.operands[0] is new)
-    return FirstExtremum(param, (new, own[1]), best, greatest)
+    return FirstExtremum(param, (new, own.new), best, greatest)
 
 
-def choice(facts: StepFacts, place: int) -> tuple[Value, Value, Value] | None:
-    """The condition on which a step replaces a carry, what it becomes then, and otherwise."""
+def choice(facts: StepFacts, place: int) -> Choice | None:
+    """What a step replaces a carry by, and on which condition."""
     result = facts.graph.results[place]
     eqn = facts.makers.get(result)
     if eqn is None or eqn.op not in (select, cond) or tensor_type(eqn.operands[0]).rank:
         return None
     if eqn.op is select:
-        return eqn.operands[0], eqn.operands[1], eqn.operands[2]
+        return Choice(*eqn.operands)
     number = eqn.results.index(result)
     then, other = [passed_through(eqn, region, region.results[number]) for region in eqn.regions]
-    return (eqn.operands[0], then, other) if then is not None and other is not None else None
+    return Choice(eqn.operands[0], then, other) if then is not None and other is not None else None
 
 
 def passed_through(eqn: Eqn, region: Graph, value: Value) -> Value | None:
     """The operand of a branch that one of its regions gives back."""
     return eqn.operands[1 + region.params.index(value)] if value in region.params else None
-
-
-def only_chooses(facts: StepFacts, condition: Value) -> bool:
-    """Whether a condition decides of nothing but carries."""
-    results = facts.graph.results[: facts.form.carry]
-    return condition not in facts.graph.results and all(
-        e.op in (select, cond)
-        and e.operands.count(condition) == 1
-        and all(facts.read_count(r) == results.count(r) for r in e.results)
-        for e in facts.users[condition]
-    )

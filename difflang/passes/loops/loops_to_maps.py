@@ -26,8 +26,8 @@ from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.accumulators import classify_carry
 from difflang.passes.loops.all_steps import AllSteps
-from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound, enter_loop, learn
-from difflang.passes.loops.step_facts import Accumulator, StepFacts
+from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound
+from difflang.passes.loops.step_facts import Accumulator, StepFacts, are_independent, step_facts
 
 MAX_NUMBERS = 2**24  # a value of all steps may have this many numbers
 MAX_RATIO = 4  # or this many times those that the loop reads
@@ -59,9 +59,8 @@ def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], li
         if found is None:
             return None
         carries.append(found)
-    if not carries or not fits(
-        eqn, length, {*[v for c in carries for v in c.values], *facts.graph.results[len(carries) :]}
-    ):
+    values = {*[v for c in carries for v in c.values], *facts.graph.results[len(carries) :]}
+    if not carries or not are_independent(facts, carries) or not fits(eqn, length, values):
         return None
     return emit_all_steps(eqn, carries, facts)
 
@@ -93,20 +92,6 @@ def is_simple(eqn: Eqn) -> bool:
     if eqn.op is loop:
         return bool(eqn.attrs["exact"]) and len(eqn.regions) == 1
     return (not eqn.regions and "pinned" not in eqn.op.traits) or eqn.op in (map_, cond, call)
-
-
-def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int) -> StepFacts:
-    step, form = eqn.regions[0], LoopAttrs.of(eqn)
-    inside = enter_loop(forms, eqn, depth)[0]
-    for e in step.eqns:
-        learn(inside, e, depth + 1)
-    (counter,) = inside[step.params[0]].terms
-    makers = {r: e for e in step.eqns for r in e.results}
-    users: dict[Value, list[Eqn]] = {}
-    for e in step.eqns:
-        for v in e.operands:
-            users.setdefault(v, []).append(e)
-    return StepFacts(step, form, makers, users, inside, counter, length)
 
 
 def fits(eqn: Eqn, length: int, results: set[Value]) -> bool:
@@ -151,7 +136,7 @@ def number_count(value: Value) -> int:
 
 def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tuple[list[Eqn], list[Value]]:
     """A map over the steps, and what its results make of the carries."""
-    form, step, length = facts.form, facts.graph, facts.length
+    form, step, length = LoopAttrs.of(eqn), facts.graph, facts.length
     builder = Builder(span=eqn.span)
     inner = [builder.param(v.type, v.hint) for v in eqn.operands]
     at, params = form.parts(inner), form.parts(step.params)
