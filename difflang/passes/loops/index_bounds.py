@@ -160,8 +160,8 @@ def counter_bound(forms: Forms, eqn: Eqn) -> Affine | None:
     if isinstance(form.length, int):
         return Affine(form.length - 1)
     limit = forms.get(eqn.operands[0])
-    # With a condition a negative limit is none.
-    if limit is None or (len(eqn.regions) > 1 and not limit.within(0, MAX_INDEX)):
+    # With a condition a negative limit is none. A form beyond 32 bits is not what the run computes.
+    if limit is None or not limit.within(0 if len(eqn.regions) > 1 else -MAX_INDEX, MAX_INDEX):
         return None
     return limit.plus(Affine(1), -1)
 
