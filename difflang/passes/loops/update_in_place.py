@@ -100,8 +100,8 @@ def swap_windows(graph: Graph) -> Graph:
         if read is None or read.results[0].type != update.type or update.type == x.type:
             continue
         first, value = min(i, j), at.get(update, -1)
-        if value > first and graph.eqns[value].operands:
-            continue  # it may depend on what is read, and then the read comes first in any case
+        if value >= first and graph.eqns[value].operands:
+            continue  # it may be or depend on what is read, and then the read comes first in any case
         del reads[read.operands]  # another write of that window is a copy in any case
         swaps[first] = Eqn(swap_window, write.operands, (*write.results, *read.results), {}, (), write.span)
         gone.add(max(i, j))

@@ -58,3 +58,12 @@ def test_a_window_that_two_writes_overwrite_is_swapped_once() -> None:
     )
     x = np.array([4.0, 8.0, 16.0])
     assert float(m.f(x)) == 21.0 + 6.0 + 27.0
+
+
+def test_a_window_may_be_overwritten_with_itself() -> None:
+    m = difflang.loads(
+        "float f64\nfn f(x: f64[n]) -> f64 {\nvar y = x\nvar s = 0.0\nfor i in 0..n {\n"
+        "s = sin(s) + x[i]\ny[i] = y[i]\n}\ns + sum(y)\n}\n"
+    )
+    x = np.array([2.0, 0.5, 0.0])
+    assert np.isclose(float(m.f(x)), np.sin(np.sin(2.0) + 0.5) + 2.5)
