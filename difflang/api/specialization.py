@@ -15,7 +15,7 @@ from difflang.api.signature import Signature
 from difflang.base.diagnostics import DifflangError
 from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.elaborate_call import ElaboratedCall
-from difflang.execution.callable_graph import CallableGraph, random_key
+from difflang.execution.callable_graph import CallableGraph, MakeProgram, random_key
 from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
 from difflang.runtime.compile import compile_graph
@@ -67,12 +67,12 @@ class Specialization(CallableGraph):
         self.direct = self.identity_order and not self.random and not self.constants
         like = gradient_template(type, signature, given)
 
-        def function_value(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
-            return function(loaded, loaded.with_capacity(type, self.program_under(limit).capacity), leaves)
+        def function_value(made: MakeProgram, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
+            return function(loaded, loaded.with_capacity(type, made().capacity), leaves)
 
         self.build_result, self.build_interpreted = [
-            result_maker(self.entry.type, loaded.records, partial(function_value, limit), like)
-            for limit in (self.limit, 0)
+            result_maker(self.entry.type, loaded.records, partial(function_value, made), like)
+            for made in (lambda: self.program, lambda: self.reference)
         ]
 
     def release(self) -> None:

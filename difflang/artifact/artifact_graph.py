@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
 from difflang.base.source import NO_SPAN
 from difflang.base.wording import with_article
-from difflang.execution.callable_graph import CallableGraph, PreparedGraph, SharedContext, random_key
+from difflang.execution.callable_graph import CallableGraph, MakeProgram, PreparedGraph, SharedContext, random_key
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.ir.graph import Graph
 from difflang.lower.capacity import Capacity, capacity_numbers
+from difflang.lower.lowering_pipeline import COMPILE
+from difflang.passes.pipelines import Pipeline
 from difflang.passes.substitute_dims import substitute_graph_dims
 from difflang.runtime import pytrees
 from difflang.runtime.record_classes import Choice, VariantShape, find_record_class, find_variant_class
@@ -117,16 +119,17 @@ class ArtifactProgram(CallableGraph):
         super().__init__(surface.run_context, body.graph, body.fails, body.graph, body.limit)
         self.body = body
 
-        def function_value(limit: int, map: GraphFunction, leaves: tuple[Any, ...]) -> Any:
-            return function(surface.with_capacity(map, self.program_under(limit).capacity), leaves)
+        def function_value(made: MakeProgram, map: GraphFunction, leaves: tuple[Any, ...]) -> Any:
+            return function(surface.with_capacity(map, made().capacity), leaves)
 
         self.build_result, self.build_interpreted = [
-            value_builder(body.result, surface.class_of, partial(function_value, limit)) for limit in (self.limit, 0)
+            value_builder(body.result, surface.class_of, partial(function_value, made))
+            for made in (lambda: self.program, lambda: self.reference)
         ]
 
-    def compile_under(self, limit: int, capacity: Capacity) -> PreparedGraph:
+    def compile_under(self, limit: int, capacity: Capacity, *, pipeline: Pipeline = COMPILE) -> PreparedGraph:
         with refuse_broken_graph():
-            return super().compile_under(limit, capacity)
+            return super().compile_under(limit, capacity, pipeline=pipeline)
 
     def call(self, arrays: Sequence[Any]) -> Any:
         executable = self.executable

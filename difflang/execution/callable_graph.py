@@ -81,6 +81,9 @@ class PreparedGraph(Struct, frozen=True):
         return self.executable.orders
 
 
+MakeProgram = Callable[[], Growable[PreparedGraph]]
+
+
 class SharedContext(Struct, frozen=True, eq=False):
     """The state that programs of one file share. `capacities` holds those of functions that needed to grow."""
 

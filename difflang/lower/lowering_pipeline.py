@@ -31,7 +31,7 @@ COMPILE = Pipeline(
 )
 INTERPRET = Pipeline(
     "interpret",
-    "from an elaborated graph to the one that is interpreted; sums are added in their order, so it checks what is compiled",
+    "from an elaborated graph to the one that is interpreted, without passes that add sums in another order",
     (*PREPARE_KEEPING_LOOPS.steps, Step(DIFFERENTIATE), *OPTIMIZE.steps),
 )
 PIPELINES = (COMPILE, INTERPRET, PREPARE_KEEPING_LOOPS, OPTIMIZE, OPTIMIZE_FOR_READING)
@@ -50,7 +50,9 @@ def finalize_graph(
     `capacity`. Loops that store nothing per step take any number of steps. Dynamic loop outputs are arrays of limited
     capacity where a history is read away from its producer or is moved to the host.
     """
-    return fit_capacity(only_check_messages(graph) if explained else without_check_messages(graph), capacity, pipeline)[1]
+    return fit_capacity(only_check_messages(graph) if explained else without_check_messages(graph), capacity, pipeline)[
+        1
+    ]
 
 
 def fit_capacity(graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE) -> tuple[Graph, Graph]:

@@ -15,7 +15,7 @@ def test_the_pipelines_are_listed_with_their_reasons() -> None:
     assert result.exit_code == 0 and max(map(len, result.stdout.splitlines())) <= 120
     first = result.stdout.split("\n\n")[0]
     assert first.startswith("compile: ") and [p.split(":")[0] for p in result.stdout.split("\n\n")] == [
-        "compile", "prepare keeping loops", "optimize", "optimize for reading",
+        "compile", "interpret", "prepare keeping loops", "optimize", "optimize for reading",
     ]  # fmt: skip
     names = [line.split()[0] for line in first.splitlines()[1:] if line[2] != " "]
     assert names == [step.of.name for step in COMPILE.steps]

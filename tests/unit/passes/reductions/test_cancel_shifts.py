@@ -36,7 +36,8 @@ STAY = {
     " sum(for i, j => a[i, j]^2 * (m[i] - m[j]))",
     "factors of pairs": "let a = [for i, j => x[i] * w[j]]\n let m = max(a, axis = 1)\n"
     " sum(for i, j => exp(a[i, j] - m[i]) * exp(m[j]))",
-    "transpose": "let a = [for i, j => x[i] * w[j]]\n let m = max(a, 0.1)\n sum(for i, j => exp(a[i, j] - m[i, j] + m[j, i]))",
+    "transpose": "let a = [for i, j => x[i] * w[j]]\n let m = max(a, 0.1)\n"
+    " sum(for i, j => exp(a[i, j] - m[i, j] + m[j, i]))",
 }
 R = np.random.default_rng(1)
 X, W = R.normal(size=5), R.normal(size=5) + 0.5
