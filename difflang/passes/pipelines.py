@@ -29,6 +29,7 @@ from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.loops.update_in_place import update_in_place
 from difflang.passes.maps.vectorize_maps import vectorize_bounded_maps, vectorize_maps, vectorize_maps_keeping_branches
 from difflang.passes.measured_rewrites import LEFT_OUT
+from difflang.passes.order_axes import order_axes
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
@@ -163,6 +164,9 @@ CONTRACT_AFTER_LOOPS = Pass(
 UPDATE_IN_PLACE = Pass(
     update_in_place, "sums with a window of zeros touch that window; loops read before they overwrite"
 )
+ORDER_AXES = Pass(
+    order_axes, "elementwise equations have their axes in the order that copies least", needs=("differentiated",)
+)
 SCATTERS_TO_GATHERS = Pass(
     scatters_to_gathers, "additions at known positions become sums of what is read there", needs=("differentiated",)
 )
@@ -228,6 +232,7 @@ OPTIMIZE_FULLY = Pipeline(
         Step(DCE, "a product that is contracted is read no more"),
         Step(CONTRACT_AFTER_LOOPS),
         Step(SCATTERS_TO_GATHERS),
+        Step(ORDER_AXES, "contractions are made, and have given their results the order of their batches"),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         *ROUND * (ROUNDS - 1),
         Step(UPDATE_IN_PLACE, "no pass has rules for what it makes"),

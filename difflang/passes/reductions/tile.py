@@ -24,7 +24,7 @@ from difflang.passes.reductions.tiled_loop import TiledLoop
 # An array of this size is worth a loop: half of a common second-level cache. Smaller ones stay there by themselves.
 MIN_BYTES = 1 << 20
 # The largest array of a tile. Several of them are live at once, and should fit in the cache together.
-TILE_BYTES = 1 << 18
+TILE_BYTES = 1 << 19
 MIN_TILES = 3  # below, tiles save little memory
 # How much larger the array must be than what goes in and out of all steps.
 LEAST_GROWTH = 3
