@@ -94,7 +94,7 @@ def require_agreement(name: str, function: str, mine: Any, other: Any) -> None:
 
     for a, b in zip(leaves(output(name, function, mine)), leaves(TWINS[name, function].finish(other)), strict=True):
         assert a.shape == b.shape, f"{name} {function}: shape {a.shape}, the twin's is {b.shape}"
-        assert np.array_equal(np.isnan(a), np.isnan(b)), f"{name} {function}: NaN where the twin has none, or the reverse"
+        assert np.array_equal(np.isnan(a), np.isnan(b)), f"{name} {function}: NaN where one has none"
         far = np.nanmax(np.abs(a - b), initial=0.0) / max(np.nanmax(np.abs(b), initial=0.0), 1e-300)
         assert far < 1e-9, f"{name} {function}: differs from its twin by {far:.1e}"
 

@@ -3,12 +3,14 @@
 A comprehension names its axes in the order of its loops, a contraction gives those of its batch first. Between them
 stand transposes of whole arrays. Elementwise equations do not care: they, and what is joined by them, form an island,
 whose axes may lie in any order if all lie alike. Broadcasts, constants and positions that it reads are made in that
-order; contractions and reductions that read it count its axes anew; only the rest is transposed.
+order; contractions and reductions that read it count its axes anew; only the rest is transposed. Sums over all but a
+last, short axis, as of forces in three coordinates over the bodies, are fast once that axis does not stand last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from msgspec import Struct, field
 
@@ -18,14 +20,16 @@ from difflang.ir.op import AxisPermutation
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.constants import const, iota
 from difflang.ops.arrays.shape_manipulation import broadcast
-from difflang.ops.linalg.dot_general import dot_general, free_axes
+from difflang.ops.linalg.dot_general import AxisPairs, dot_general, free_axes
 from difflang.ops.op_factories import tensor_type
+from difflang.passes.contractions.contraction_order import attr_axes_pair
 from difflang.passes.reductions.axis_labels import REDUCTIONS
 from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 Order = tuple[int, ...]  # axis i of an array is axis order[i] of another; or which labels its axes have
 FREE = (broadcast, const, iota)  # made in any order at no cost
+SHORT_ROW = 8  # numbers; a vector register holds as many
 
 
 def order_axes(graph: Graph) -> Graph:
@@ -38,7 +42,7 @@ def order_axes(graph: Graph) -> Graph:
 
 def order_level(graph: Graph) -> Graph:
     """One graph, whose regions have been rewritten."""
-    if not any([moves_axes(e) or batch_stands_behind(e) for e in graph.eqns]):
+    if not any([moves_axes(e) or batch_stands_behind(e) or adds_short_rows(e) for e in graph.eqns]):
         return graph
     islands = Islands(graph)
     orders = {island: order for island in islands.members if (order := islands.better_order(island)) is not None}
@@ -57,6 +61,17 @@ def reduces(eqn: Eqn) -> bool:
 def batch_stands_behind(eqn: Eqn) -> bool:
     """Whether a contraction reads batch axes that do not lead, so that XLA copies the operand."""
     return eqn.op is dot_general and any([b != tuple(range(len(b))) for b in eqn.attrs["batch"]])
+
+
+def adds_short_rows(eqn: Eqn, order: Order | None = None) -> bool:
+    """Whether a reduction adds up rows of a few numbers, which XLA does number by number."""
+    if not reduces(eqn):
+        return False
+    shape, axes = tensor_type(eqn.operands[0]).shape, int_tuple(eqn.attrs["axes"])
+    places = tuple(range(len(shape))) if order is None else order
+    last = max([i for i, a in enumerate(places) if a in axes], default=-1)
+    row = prod([n for a in places[last + 1 :] if isinstance(n := shape[a], int)])
+    return last >= 0 and 1 < row < SHORT_ROW
 
 
 def joins(eqn: Eqn) -> bool:
@@ -145,6 +160,9 @@ class Islands:
                     if v is value:
                         batch = permuted(labels, eqn.attrs["batch"][side])
                         yield (*batch, *[a for a in labels if a not in batch])
+            elif adds_short_rows(eqn):
+                added = permuted(labels, int_tuple(eqn.attrs["axes"]))
+                yield (*[a for a in labels if a not in added], *added)
 
     def is_free(self, value: Value) -> bool:
         """Whether a value is made in any order: by the island, or by what has none."""
@@ -178,7 +196,7 @@ class Islands:
         return value in self.outputs or not all([joins(e) or e.op is dot_general or reduces(e) for e in readers])
 
     def reading_cost(self, eqn: Eqn, value: Value, axes: Order) -> int:
-        """Bytes that a contraction or a reduction copies, for a value whose axes lie in another order."""
+        """Bytes that a contraction or a reduction copies, or adds slowly, of a value whose axes lie in an order."""
         if eqn.op is dot_general:
             place = inverse(axes)
             wrong = [
@@ -189,7 +207,8 @@ class Islands:
             return tensor_type(value).bytes * len(wrong)
         if reduces(eqn):
             kept = [a for a in axes if a not in int_tuple(eqn.attrs["axes"])]
-            return 0 if kept == sorted(kept) else tensor_type(eqn.results[0]).bytes
+            moved = 0 if kept == sorted(kept) else tensor_type(eqn.results[0]).bytes
+            return moved + (tensor_type(value).bytes if adds_short_rows(eqn, axes) else 0)
         return 0
 
     def present_cost(self, values: list[Value]) -> int:
@@ -261,17 +280,19 @@ class Emission(Struct):
 
     def emit_contraction(self, eqn: Eqn) -> None:
         given = [self.placed[v] for v in eqn.operands]
-        places = [inverse(p.order) for p in given]
-        attrs = {
-            name: tuple([permuted(p, a) for p, a in zip(places, eqn.attrs[name], strict=True)])
-            for name in ("contract", "batch")
-        }
-        (made,) = self.builder.emit(dot_general, [p.value for p in given], **(eqn.attrs | attrs))
+        first, second = [inverse(p.order) for p in given]
+
+        def moved(pairs: AxisPairs) -> AxisPairs:
+            return permuted(first, pairs[0]), permuted(second, pairs[1])
+
+        old_pairs = attr_axes_pair(eqn, "contract"), attr_axes_pair(eqn, "batch")
+        contract, batch = map(moved, old_pairs)
+        (made,) = self.builder.emit(dot_general, [p.value for p in given], contract=contract, batch=batch)
         # Free axes come in the order in which they stand in the operands.
-        order = list(range(len(attrs["batch"][0])))
+        order = list(range(len(batch[0])))
         for side, p in enumerate(given):
-            old = free_axes(len(p.order), side, eqn.attrs["contract"], eqn.attrs["batch"])
-            new = [p.order[a] for a in free_axes(len(p.order), side, attrs["contract"], attrs["batch"])]
+            old = free_axes(len(p.order), side, *old_pairs)
+            new = [p.order[a] for a in free_axes(len(p.order), side, contract, batch)]
             order += [len(order) + old.index(a) for a in new]
         self.place(eqn.results[0], made, tuple(order))
 
@@ -279,7 +300,7 @@ class Emission(Struct):
         given, axes = self.placed[eqn.operands[0]], int_tuple(eqn.attrs["axes"])
         place = inverse(given.order)
         (made,) = self.builder.emit(
-            eqn.op, [given.value], **(eqn.attrs | {"axes": tuple(sorted(permuted(place, axes)))})
+            eqn.op, [given.value], **{**eqn.attrs, "axes": tuple(sorted(permuted(place, axes)))}
         )
         old = [a for a in range(len(given.order)) if a not in axes]
         self.place(eqn.results[0], made, tuple([old.index(a) for a in given.order if a not in axes]))
@@ -323,7 +344,7 @@ class Emission(Struct):
             axes = permuted(place, int_tuple(eqn.attrs["axes"]))
             operand = self.in_order(eqn.operands[0], inverse(axes))
             return self.builder.one("broadcast", operand, shape=shape, axes=tuple(sorted(axes)))
-        attrs = eqn.attrs | {"type": Tensor(tensor_type(value).dtype, shape)}
+        attrs = {**eqn.attrs, "type": Tensor(tensor_type(value).dtype, shape)}
         if eqn.op is iota:
             attrs |= {"axis": order.index(eqn.attrs["axis"])}
         return self.builder.emit(eqn.op, [], **attrs)[0]

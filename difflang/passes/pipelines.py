@@ -33,6 +33,7 @@ from difflang.passes.order_axes import order_axes
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
+from difflang.passes.reductions.unroll_short_sums import unroll_short_sums
 from difflang.passes.sharing.share_calls import share_recursive_calls
 from difflang.passes.simplify import simplify
 from difflang.passes.unroll import unroll
@@ -167,6 +168,9 @@ UPDATE_IN_PLACE = Pass(
 ORDER_AXES = Pass(
     order_axes, "elementwise equations have their axes in the order that copies least", needs=("differentiated",)
 )
+UNROLL_SHORT_SUMS = Pass(
+    unroll_short_sums, "sums over a short axis of what is computed become additions", needs=("differentiated",)
+)
 SCATTERS_TO_GATHERS = Pass(
     scatters_to_gathers, "additions at known positions become sums of what is read there", needs=("differentiated",)
 )
@@ -233,6 +237,7 @@ OPTIMIZE_FULLY = Pipeline(
         Step(CONTRACT_AFTER_LOOPS),
         Step(SCATTERS_TO_GATHERS),
         Step(ORDER_AXES, "contractions are made, and have given their results the order of their batches"),
+        Step(UNROLL_SHORT_SUMS, "what is a contraction is one already"),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         *ROUND * (ROUNDS - 1),
         Step(UPDATE_IN_PLACE, "no pass has rules for what it makes"),
