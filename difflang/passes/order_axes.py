@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -299,9 +300,8 @@ class Emission(Struct):
     def emit_reduction(self, eqn: Eqn) -> None:
         given, axes = self.placed[eqn.operands[0]], int_tuple(eqn.attrs["axes"])
         place = inverse(given.order)
-        (made,) = self.builder.emit(
-            eqn.op, [given.value], **{**eqn.attrs, "axes": tuple(sorted(permuted(place, axes)))}
-        )
+        attrs: dict[str, Any] = {**eqn.attrs, "axes": tuple(sorted(permuted(place, axes)))}
+        (made,) = self.builder.emit(eqn.op, [given.value], **attrs)
         old = [a for a in range(len(given.order)) if a not in axes]
         self.place(eqn.results[0], made, tuple([old.index(a) for a in given.order if a not in axes]))
 
@@ -344,7 +344,7 @@ class Emission(Struct):
             axes = permuted(place, int_tuple(eqn.attrs["axes"]))
             operand = self.in_order(eqn.operands[0], inverse(axes))
             return self.builder.one("broadcast", operand, shape=shape, axes=tuple(sorted(axes)))
-        attrs = {**eqn.attrs, "type": Tensor(tensor_type(value).dtype, shape)}
+        attrs: dict[str, Any] = {**eqn.attrs, "type": Tensor(tensor_type(value).dtype, shape)}
         if eqn.op is iota:
             attrs |= {"axis": order.index(eqn.attrs["axis"])}
         return self.builder.emit(eqn.op, [], **attrs)[0]
