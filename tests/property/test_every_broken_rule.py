@@ -118,6 +118,11 @@ def solved_case() -> tuple[Graph, list[Any]]:
     return graph, [numbers(), numbers() + 1]
 
 
+def value_case() -> tuple[Graph, list[Any]]:
+    """A cube that has the derivative of another form of it."""
+    return build_region([FLOAT], lambda x: [OPS["with_derivative"].one(x * x * x, x * (x * x))]), [numbers()]
+
+
 def checkpoint_case() -> tuple[Graph, list[Any]]:
     body = build_region([FLOAT], lambda x: [OPS["sin"].one(x) * x])
     return build_region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, recompute=False)), [
@@ -190,6 +195,7 @@ REGIONS = {
     "custom_derivative": rule_case,
     "invertible": invertible_case,
     "custom_linear_solve": solved_case,
+    "with_derivative": value_case,
     "extern": extern_case,
     "opaque_call": given_case,
     "jvp": derivative_case,
