@@ -97,10 +97,12 @@ class Count(Accumulator, frozen=True, eq=False):
         if self.invariant:
             one = steps.invariant(self.step)
             each = build.one("broadcast", one, shape=(steps.length,), axes=())
-            grown, total = build.one("iota", type=each.type, axis=0) * each, steps.count * one
+            grown, total = steps.numbers() * each, steps.count * one
         else:
             each = steps.compute([self.step])[self.step]
-            grown, total = build.one("cumsum", each, axis=0, reverse=False) - each, steps.total(each)
+            each = steps.where_taken(each, build.const(0, each.type))
+            grown = build.one("cumsum", each, axis=0, reverse=False) - each
+            total = build.one("reduce_sum", each, axes=(0,))
         steps.items[self.param] = build.one("broadcast", before, shape=(steps.length,), axes=()) + grown
         steps.after[self.param] = before + total
 

@@ -25,7 +25,8 @@ class AllSteps(Struct, eq=False):
     count: Value  # the number of steps
     exact: bool  # whether that is `length`, and not less
     length: int
-    items: dict[Value, Value] = field(default_factory=dict)  # for params of a step, those of all in one array
+    first: Value | None = None  # the position of the first step that is taken, if that is not 0
+    items: dict[Value, Value] = field(default_factory=dict)  # values of all steps that are known, in one array each
     after: dict[Value, Value] = field(default_factory=dict)  # carries after the loop that are known beforehand
     # By status of a failure word: whether a step sets it, which one is the first, and to what.
     failures: dict[Value, tuple[Value, Value, Value]] = field(default_factory=dict)
@@ -35,11 +36,11 @@ class AllSteps(Struct, eq=False):
         results = tuple(dict.fromkeys(values))
         needed, eqns = set(results), list[Eqn]()
         for eqn in reversed(self.step.eqns):
-            if eqn.effectful or not needed.isdisjoint(eqn.results):
+            if eqn.effectful or not needed.difference(self.items).isdisjoint(eqn.results):
                 needed.update(eqn.operands)
                 eqns.append(eqn)
         params = [p for p in self.step.params if p in needed]
-        shared, items = [p for p in params if p not in self.items], [p for p in params if p in self.items]
+        shared, items = [p for p in params if p not in self.items], [v for v in self.items if v in needed]
         body = Graph((*shared, *items), tuple(eqns[::-1]), results, self.step.name)
         operands = [*[self.outside[p] for p in shared], *[self.items[p] for p in items]]
         found = self.builder.emit(map_, operands, (body,), consts=len(shared), length=self.length)
@@ -73,8 +74,19 @@ class AllSteps(Struct, eq=False):
             return stacked
         type = tensor_type(stacked)
         number = self.builder.one("iota", type=Tensor(tensor_type(self.count).dtype, type.shape), axis=axis)
-        most = self.builder.one("broadcast", self.count, shape=type.shape, axes=())
-        return select.one(self.builder.one("lt", number, most), stacked, otherwise)
+        end = self.count if self.first is None else self.first + self.count
+        taken = self.builder.one("lt", number, self.builder.one("broadcast", end, shape=type.shape, axes=()))
+        if self.first is not None:
+            least = self.builder.one("broadcast", self.first, shape=type.shape, axes=())
+            taken = self.builder.one("logical_and", self.builder.one("ge", number, least), taken)
+        return select.one(taken, stacked, otherwise)
+
+    def numbers(self) -> Value:
+        """The numbers of the steps, counted from the first that is taken."""
+        positions = self.builder.one("iota", type=Tensor(tensor_type(self.count).dtype, (self.length,)), axis=0)
+        if self.first is None:
+            return positions
+        return positions - self.builder.one("broadcast", self.first, shape=(self.length,), axes=())
 
     def total(self, stacked: Value) -> Value:
         """The sum over the steps that are taken."""

@@ -27,7 +27,15 @@ from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.accumulators import classify_carry
 from difflang.passes.loops.all_steps import AllSteps
 from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound
-from difflang.passes.loops.step_facts import Accumulator, StepFacts, are_independent, step_facts
+from difflang.passes.loops.scattered_sums import classify_scattered_sum
+from difflang.passes.loops.step_facts import (
+    Accumulator,
+    Shift,
+    StepFacts,
+    are_independent,
+    shifted_positions,
+    step_facts,
+)
 
 MAX_NUMBERS = 2**24  # a value of all steps may have this many numbers
 MAX_RATIO = 4  # or this many times those that the loop reads
@@ -52,17 +60,19 @@ def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], li
     length = step_bound(eqn, forms)
     if length is None or not has_simple_steps(eqn):
         return None
-    facts = step_facts(eqn, forms, depth, length)
+    shift = shifted_positions(eqn, forms, length)
+    length = length if shift is None else shift.length
+    facts = step_facts(eqn, forms, depth, length, shift)
     carries: list[Accumulator] = []
     for place in range(LoopAttrs.of(eqn).carry):
-        found = classify_carry(facts, place)
+        found = classify_carry(facts, place) or classify_scattered_sum(facts, place)
         if found is None:
             return None
         carries.append(found)
     values = {*[v for c in carries for v in c.values], *facts.graph.results[len(carries) :]}
     if not carries or not are_independent(facts, carries) or not fits(eqn, length, values):
         return None
-    return emit_all_steps(eqn, carries, facts)
+    return emit_all_steps(eqn, carries, facts, shift)
 
 
 def step_bound(eqn: Eqn, forms: Forms) -> int | None:
@@ -134,7 +144,9 @@ def number_count(value: Value) -> int:
     return prod(map(static_size, tensor_type(value).shape))
 
 
-def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tuple[list[Eqn], list[Value]]:
+def emit_all_steps(
+    eqn: Eqn, carries: list[Accumulator], facts: StepFacts, shift: Shift | None
+) -> tuple[list[Eqn], list[Value]]:
     """A map over the steps, and what its results make of the carries."""
     form, step, length = LoopAttrs.of(eqn), facts.graph, facts.length
     builder = Builder(span=eqn.span)
@@ -143,8 +155,11 @@ def emit_all_steps(eqn: Eqn, carries: list[Accumulator], facts: StepFacts) -> tu
     before = dict(zip(params.carry, at.carry, strict=True))
     outside = {**before, **dict(zip(params.consts, at.consts, strict=True))}
     count = at.first if form.exact else builder.one("max", at.first, builder.const(0, at.first.type))
-    steps = AllSteps(builder, step, facts.makers, outside, before, count, form.exact, length)
-    steps.items |= {params.first: builder.one("iota", type=Tensor(INDEX.dtype, (length,)), axis=0)}
+    first = None if shift is None else outside[shift.first]
+    steps = AllSteps(builder, step, facts.makers, outside, before, count, form.exact, length, first)
+    steps.items[params.first] = steps.numbers()
+    if shift is not None:
+        steps.items[shift.position] = builder.one("iota", type=Tensor(INDEX.dtype, (length,)), axis=0)
     steps.items |= zip(params.xs, at.xs, strict=True)
     for carry in carries:
         carry.prepare(steps)

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.arrays.constants import const
+from difflang.ops.elementwise.linear_arithmetic import add
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.passes.loops.all_steps import AllSteps
-from difflang.passes.loops.index_bounds import Forms, Symbol, enter_loop, learn
+from difflang.passes.loops.index_bounds import MAX_INDEX, Affine, Forms, Symbol, counter_bound, enter_loop, learn
 
 Stacked = Mapping[Value, Value]
 
@@ -42,10 +43,43 @@ class StepFacts(Struct, frozen=True, eq=False):
         return form.start if form is not None and form.terms == {self.counter: 1} else None
 
 
-def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int) -> StepFacts:
+class Shift(Struct, frozen=True, eq=False):
+    """`for i in first..limit`, whose steps are not counted from 0 but from `first`, an integer known in the run.
+
+    Then the steps of all such loops that write or read at `i` do that at the same places.
+    """
+
+    position: Value  # `i` in the step
+    first: Value  # the param of the step
+    length: int  # `i` is below it
+
+
+def shifted_positions(eqn: Eqn, forms: Forms, length: int) -> Shift | None:
+    """The positions that a loop of at most `length` steps counts from an integer that loops around it count."""
+    form, step = LoopAttrs.of(eqn), eqn.regions[0]
+    params, operands, last = form.parts(step.params), form.parts(eqn.operands), counter_bound(forms, eqn)
+    for e in step.eqns if last is not None and not form.exact else ():
+        if e.op is not add or params.first not in e.operands:
+            continue
+        left, right = e.operands
+        first = right if left is params.first else left
+        start = forms.get(operands.consts[params.consts.index(first)]) if first in params.consts else None
+        end = start.plus(last).maximum if start is not None and start.terms and last is not None else None
+        # Places before the first count for nothing, but take their time: at most as much as the steps themselves.
+        if start is not None and end is not None and start.within(0, MAX_INDEX) and end < 2 * length:
+            return Shift(e.results[0], first, end + 1)
+    return None
+
+
+def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int, shift: Shift | None = None) -> StepFacts:
     """What is known of the step of a loop that takes at most `length` steps, from what is known around it."""
     step, form = eqn.regions[0], LoopAttrs.of(eqn)
     inside = enter_loop(forms, eqn, depth)[0]
+    counter = Symbol(depth + 1, Affine(length - 1))
+    if shift is not None:
+        inside[step.params[0]] = Affine(0, {counter: 1}).plus(inside[shift.first], -1)
+    else:
+        (counter,) = inside[step.params[0]].terms
     makers: dict[Value, Eqn] = {}
     users: dict[Value, list[Eqn]] = {}
     params = form.parts(step.params)
@@ -59,7 +93,6 @@ def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int) -> StepFacts:
             invariant.update(e.results)
         if not carried.isdisjoint(e.operands):
             carried.update(e.results)
-    (counter,) = inside[step.params[0]].terms
     places = {p: place for place, p in enumerate(params.carry)}
     yielded = Counter(step.results)
     return StepFacts(step, params.carry, places, makers, users, yielded, inside, counter, length, invariant, carried)
