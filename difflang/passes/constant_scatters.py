@@ -14,18 +14,16 @@ import numpy as np
 from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.interpreter import evaluate_eqn
-from difflang.ir.op import Fill
-from difflang.ir.tensor_types import BOOL, I32, INTEGERS, Tensor
+from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import array_constant
 from difflang.ops.arrays.gather_scatter import gather, scatter_add
 from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.known_integers import ConstantIntegers
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
-MAX_PLACES = 1 << 18  # constants of a program are small
 
 
 def scatters_to_gathers(graph: Graph) -> Graph:
@@ -51,7 +49,7 @@ class ConstantScatters:
         env = {p: builder.param(p.type, p.hint) for p in graph.params}
         for eqn in graph.eqns:
             operands = tuple([env[v] for v in eqn.operands])
-            places = facts.flat_places(eqn) if eqn.op is scatter_add else None
+            places = flat_places(facts, eqn) if eqn.op is scatter_add else None
             reads = None if places is None else reads_of_places(places, addressed_size(eqn))
             builder.span = eqn.span
             if reads is None:
@@ -71,64 +69,37 @@ def addressed_size(eqn: Eqn) -> int:
     return prod([static_size(shape[a]) for a in eqn.attrs["axes"]])
 
 
-class ConstantIntegers:
-    """The integers in a graph that are known: computed from constants alone."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.makers = {r: e for e in graph.eqns for r in e.results}
-        self.found: dict[Value, Array | None] = {}
-
-    def flat_places(self, eqn: Eqn) -> Array | None:
-        """For each addition the number of its place, or -1 if it is out of range; None if that is not known."""
-        axes = eqn.attrs["axes"]
-        if axes != tuple(range(len(axes))):
-            return None
-        indices = [i for v in eqn.operands[2:] if (i := self.numbers(v)) is not None]
-        if len(indices) < len(axes) or not indices[0].size:
-            return None
-        sizes = [static_size(n) for n in tensor_type(eqn.operands[0]).shape[: len(axes)]]
-        inside = np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
-        flat = np.zeros(indices[0].shape, np.int64)
-        for i, n in zip(indices, sizes, strict=True):
-            flat = flat * n + i
-        return np.where(inside, flat, -1).reshape(-1)
-
-    def is_zero(self, value: Value) -> bool:
-        """Whether an array is a constant of zeros."""
-        eqn = self.makers.get(value)
-        return eqn is not None and isinstance(eqn.op.movement, Fill) and not eqn.operands and eqn.attrs["value"] == 0
-
-    def numbers(self, value: Value) -> Array | None:
-        """The numbers of a value, if it is known."""
-        todo = [value]  # not by recursion: chains are longer than Python's stack
-        while todo:
-            missing = [v for v in self.sources(todo[-1]) if v not in self.found]
-            todo += missing
-            if not missing:
-                last = todo.pop()
-                self.found[last] = self.computed(last)
-        return self.found[value]
-
-    def sources(self, value: Value) -> tuple[Value, ...]:
-        """From what it may be computed."""
-        return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
-
-    def is_computed(self, value: Value) -> bool:
-        """Whether it is small, and all that it is computed from are its operands."""
-        eqn, type = self.makers.get(value), value.type
-        small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
-        return small and eqn is not None and not eqn.regions and not eqn.op.effect and len(eqn.results) == 1
-
-    def computed(self, value: Value) -> Array | None:
-        if value in self.found or not self.is_computed(value):
-            return self.found.get(value)
-        eqn = self.makers[value]
-        operands = [self.found[v] for v in eqn.operands]
-        return None if any(x is None for x in operands) else np.asarray(evaluate_eqn(eqn, operands)[0])
+def flat_places(facts: ConstantIntegers, eqn: Eqn) -> Array | None:
+    """For each addition the number of its place, or -1 if it is out of range; None if that is not known."""
+    axes = eqn.attrs["axes"]
+    if axes != tuple(range(len(axes))):
+        return None
+    indices = [i for v in eqn.operands[2:] if (i := facts.numbers(v)) is not None]
+    if len(indices) < len(axes) or not indices[0].size:
+        return None
+    sizes = [static_size(n) for n in tensor_type(eqn.operands[0]).shape[: len(axes)]]
+    inside = np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
+    flat = np.zeros(indices[0].shape, np.int64)
+    for i, n in zip(indices, sizes, strict=True):
+        flat = flat * n + i
+    return np.where(inside & added_where(facts, eqn.operands[1], flat.shape), flat, -1).reshape(-1)
 
 
-def is_small(type: Tensor) -> bool:
-    return all([isinstance(n, int) for n in type.shape]) and prod(map(static_size, type.shape)) <= MAX_PLACES
+def added_where(facts: ConstantIntegers, updates: Value, shape: tuple[int, ...]) -> Array:
+    """Which items are added, of an array of them of a shape: not those that a known mask replaces by zeros."""
+    everywhere = np.ones(shape, np.bool_)
+    choice = facts.makers.get(updates)
+    if choice is None or choice.op is not select or not facts.is_zero(choice.operands[2]):
+        return everywhere
+    spread = facts.makers.get(choice.operands[0])
+    if spread is None or spread.op is not broadcast:
+        mask = facts.numbers(choice.operands[0])
+        return everywhere if mask is None else mask.any(axis=tuple(range(len(shape), mask.ndim)))
+    # A mask that is the same for a whole item may be known where that of all elements would be too large.
+    (mask,), axes = [facts.numbers(v) for v in spread.operands], spread.attrs["axes"]
+    if mask is None or any(a >= len(shape) for a in axes) or mask.shape != tuple([shape[a] for a in axes]):
+        return everywhere
+    return np.broadcast_to(np.expand_dims(mask, [a for a in range(len(shape)) if a not in axes]), shape)
 
 
 def reads_of_places(places: Array, count: int) -> tuple[Array, Array] | None:

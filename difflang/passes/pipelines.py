@@ -24,6 +24,7 @@ from difflang.passes.fuse_loops import fuse
 from difflang.passes.gather_sinking import sink_gathers
 from difflang.passes.hoist import hoist, hoist_from_calls, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
+from difflang.passes.known_integers import fold_known_conditions
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.loops.update_in_place import update_in_place
@@ -132,6 +133,9 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 )
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
+FOLD_KNOWN_CONDITIONS = Pass(
+    fold_known_conditions, "checks and masks that hold everywhere or nowhere, by constants alone, are gone", idempotent=True
+)
 HOIST_FROM_CALLS = Pass(
     hoist_from_calls, "what all calls of a function compute from the same operands is computed once, before them"
 )
@@ -186,6 +190,7 @@ DEAD_FIRST = Step(DCE, "what is dropped need not be rewritten")
 SIMPLER_LATER = Step(SIMPLIFY, "what the step before made is not simple yet", if_changed=True)
 PREPARE_STEPS = (
     Step(VECTORIZE_BOUNDED_MAPS, "the lookups of a map are one gather, whose derivative is one scatter"),
+    Step(FOLD_KNOWN_CONDITIONS, "the positions of nested counters are arrays of numbers now"),
     SIMPLER_LATER,
     Step(SLICE_WINDOW_SUMS),
     Step(CSE),

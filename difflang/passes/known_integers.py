@@ -1,0 +1,83 @@
+"""Integers and conditions that are computed from constants alone, as the positions and checks of nested counters are."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from difflang.ir.array_types import Array
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.interpreter import evaluate_eqn
+from difflang.ir.op import Fill
+from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
+from difflang.ops.arrays.constants import const
+from difflang.ops.op_factories import static_size
+
+MAX_NUMBERS = 1 << 18  # constants of a program are small
+
+
+class ConstantIntegers:
+    """The integers in a graph that are known: computed from constants alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.makers = {r: e for e in graph.eqns for r in e.results}
+        self.found: dict[Value, Array | None] = {}
+
+    def is_zero(self, value: Value) -> bool:
+        """Whether an array is a constant of zeros."""
+        eqn = self.makers.get(value)
+        return eqn is not None and isinstance(eqn.op.movement, Fill) and not eqn.operands and eqn.attrs["value"] == 0
+
+    def numbers(self, value: Value) -> Array | None:
+        """The numbers of a value, if it is known."""
+        todo = [value]  # not by recursion: chains are longer than Python's stack
+        while todo:
+            missing = [v for v in self.sources(todo[-1]) if v not in self.found]
+            todo += missing
+            if not missing:
+                last = todo.pop()
+                self.found[last] = self.computed(last)
+        return self.found[value]
+
+    def sources(self, value: Value) -> tuple[Value, ...]:
+        """From what it may be computed."""
+        return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
+
+    def is_computed(self, value: Value) -> bool:
+        """Whether it is small, and all that it is computed from are its operands."""
+        eqn, type = self.makers.get(value), value.type
+        small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
+        return small and eqn is not None and not eqn.regions and not eqn.op.effect and len(eqn.results) == 1
+
+    def computed(self, value: Value) -> Array | None:
+        if value in self.found or not self.is_computed(value):
+            return self.found.get(value)
+        eqn = self.makers[value]
+        operands = [self.found[v] for v in eqn.operands]
+        return None if any(x is None for x in operands) else np.asarray(evaluate_eqn(eqn, operands)[0])
+
+
+def is_small(type: Tensor) -> bool:
+    return all([isinstance(n, int) for n in type.shape]) and prod(map(static_size, type.shape)) <= MAX_NUMBERS
+
+
+def fold_known_conditions(graph: Graph) -> Graph:
+    """Replace conditions that hold everywhere or nowhere, whatever the run's values, by constants. Cost: linear."""
+    done: dict[Graph, Graph] = {}
+    for inner in graphs_postorder(graph)[0]:
+        new = inner.with_eqns([e.with_regions([done[g] for g in e.regions]) if e.regions else e for e in inner.eqns])
+        facts = ConstantIntegers(new)
+        done[inner] = new.with_eqns([folded_condition(facts, e) for e in new.eqns])
+    return done[graph]
+
+
+def folded_condition(facts: ConstantIntegers, eqn: Eqn) -> Eqn:
+    """The equation, or a constant in its place."""
+    type = eqn.results[0].type if len(eqn.results) == 1 else None
+    if not isinstance(type, Tensor) or type.dtype is not BOOL or not eqn.operands:
+        return eqn
+    found = facts.numbers(eqn.results[0])
+    if found is None or not found.size or found.min() != found.max():
+        return eqn
+    return Eqn(const, (), eqn.results, {"value": bool(found.flat[0]), "type": type}, (), eqn.span)
