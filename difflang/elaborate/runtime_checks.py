@@ -17,7 +17,7 @@ from difflang.elaborate.terms import Array, Tuple, leaves
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import BOOL, I32, I64, U32, U64, Tensor
+from difflang.ir.tensor_types import I32, I64, U32, U64, Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.op_factories import tensor_type
 from difflang.types.dtype_variables import prune_dtype
@@ -155,7 +155,9 @@ def absorb_failure(cx: ElabContext, word: Sequence[Value], span: Span) -> None:
     if cannot_have_failed(cx.failure):
         cx.failure_word.term = Tuple(tuple(map(Array, word)))
     else:
-        merge_failure(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
+        # A word without failure is not taken over, so that all words of steps are merged alike: the first that fails.
+        failed = cx.emit("ne", span, word[0], cx.emit("const", span, value=0, type=FAILURE_WORD))
+        merge_failure(cx, failed, word, span)
 
 
 def has_single_check(body: Graph) -> bool:

@@ -1,4 +1,4 @@
-"""Integers and conditions that are computed from constants alone, as the positions and checks of nested counters are."""
+"""Integers and conditions that are computed from constants alone, as positions of nested counters are."""
 
 from __future__ import annotations
 

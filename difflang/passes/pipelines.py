@@ -134,7 +134,7 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
 FOLD_KNOWN_CONDITIONS = Pass(
-    fold_known_conditions, "checks and masks that hold everywhere or nowhere, by constants alone, are gone", idempotent=True
+    fold_known_conditions, "checks and masks that constants alone decide everywhere alike are gone", idempotent=True
 )
 HOIST_FROM_CALLS = Pass(
     hoist_from_calls, "what all calls of a function compute from the same operands is computed once, before them"

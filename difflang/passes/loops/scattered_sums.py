@@ -136,8 +136,8 @@ def added_window(facts: StepFacts, array: Value, read: Eqn, write: Eqn) -> Added
         return None
     shape = tuple(map(static_size, tensor_type(update).shape))
     axes = tuple([a for a, n in enumerate(tensor_type(array).shape) if shape[a] != n])
-    found = [before_reshapes(facts, v) for v, _ in terms]
-    return AddedWindow((*found, *[starts[a] for a in axes]), axes, shape, tuple([n for _, n in terms])) if axes else None
+    values = (*[before_reshapes(facts, v) for v, _ in terms], *[starts[a] for a in axes])
+    return AddedWindow(values, axes, shape, tuple([sign for _, sign in terms])) if axes else None
 
 
 def scatter_steps(steps: AllSteps, array: Value, updates: Value, places: list[Value], axes: tuple[int, ...]) -> Value:
