@@ -360,7 +360,25 @@ def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value
     return broadcast.one(value, shape=shape, axes=tuple(sorted(factor.axes)))
 
 
-def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
+class MaskAfterSum(Struct, frozen=True):
+    """A sum of products under a mask that is the same for all that are added: their sum is masked."""
+
+    plan: ContractionPlan
+    truth: ContractionFactor  # its axes are none of those that are summed
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        return *self.plan.reads, self.truth.value
+
+    def sum(self, builder: Builder, lhs: Value, rhs: Value, truth: Value) -> Value:
+        total = self.plan.sum(builder, lhs, rhs)
+        kept = [a for a in sorted(self.plan.order) if a not in self.plan.summed_after]
+        there = ContractionFactor(truth, tuple([kept.index(a) for a in self.truth.axes]))
+        mask = broadcast_factor(there, tensor_type(total).shape)
+        return select.one(mask, total, builder.const(0.0, total.type))
+
+
+def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | MaskAfterSum | None:
     """The plan for a sum of products under a `select` with zero, which masks terms."""
     choice = made.get(eqn.operands[0])
     if choice is None or "select" not in choice.op.traits:
@@ -371,6 +389,8 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     plan, truth = plan_product(product, int_tuple(eqn.attrs["axes"]), made), strip_broadcasts(choice.operands[0], made)
     if plan is None or tensor_type(plan.lhs.value).dtype not in FLOATS:
         return None
+    if not set(truth.axes) & {*plan.over, *plan.summed_after}:
+        return MaskAfterSum(plan, truth)
     for oriented in (plan, plan.swapped):
         if set(truth.axes) <= set(oriented.lhs.axes):
             return MaskedContraction(oriented, truth, tensor_type(choice.results[0]).shape)
@@ -425,4 +445,4 @@ def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
     return window if None not in ends else None
 
 
-SumPlan = ContractionPlan | OrderedEinsum | MaskedContraction | WindowSum
+SumPlan = ContractionPlan | OrderedEinsum | MaskedContraction | MaskAfterSum | WindowSum

@@ -87,7 +87,7 @@ def step_bound(eqn: Eqn, forms: Forms) -> int | None:
         return None
     bound = counter_bound(forms, eqn)
     most = bound.maximum if bound is not None else None
-    return most + 1 if most is not None and most > 0 else None
+    return most + 1 if most is not None and most >= 0 else None
 
 
 def has_simple_steps(eqn: Eqn) -> bool:
