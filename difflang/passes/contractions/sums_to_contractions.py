@@ -27,6 +27,9 @@ from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.elementwise.linear_arithmetic import add, mul, select
 from difflang.ops.linalg.dot_general import dot_general
+from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
+from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, Order, OrderSearch, dot_cost, emit_einsum
 from difflang.passes.contractions.einsum_form import Axes, EinsumForm, MakerMap, einsum_form, stretches_axis
@@ -38,6 +41,7 @@ MAX_WINDOW = 8  # the longest window that is summed slice by slice
 # Factors get another order if it costs less than this part of what is written, which costs some microseconds at least.
 MIN_GAIN, MIN_COST = 0.7, 4096.0
 ORDERED = (F32, F64, *COMPLEXES)  # 16-bit floats overflow too easily for that
+MAX_TERMS = 1 << 18  # XLA keeps memory for the terms of a branch even if it is not taken: 2 MiB of f64
 SEARCH_DEPTH = 8  # how many equations back an array in memory is searched for
 
 
@@ -344,13 +348,53 @@ class MaskedContraction(Struct, frozen=True):
         return [self.plan.sum(lhs.home, kept, rhs)]
 
     def term_by_term(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
-        factors = self.plan.lhs.axes, self.plan.rhs.axes, self.truth.axes
-        x, y, there = (
-            broadcast_factor(ContractionFactor(v, a), self.shape)
-            for v, a in zip((lhs, rhs, truth), factors, strict=True)
-        )
-        terms = select.one(there, x * y, lhs.home.const(0.0, Tensor(tensor_type(lhs).dtype, self.shape)))
-        return [reduce_sum.one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.summed_after))))]
+        factors = [
+            ContractionFactor(v, f.axes)
+            for v, f in zip((lhs, rhs, truth), (self.plan.lhs, self.plan.rhs, self.truth), strict=True)
+        ]
+        summed = (*self.plan.over, *self.plan.summed_after)
+        kept = [a for a in range(len(self.shape)) if a not in summed]
+        if not kept or prod(map(static_size, self.shape)) <= MAX_TERMS:
+            return [masked_sum(factors, self.shape, summed)]
+        return [self.item_by_item(factors, summed, max(kept, key=lambda a: static_size(self.shape[a])))]
+
+    def item_by_item(self, factors: Sequence[ContractionFactor], summed: Axes, along: int) -> Value:
+        """The sum as a loop along an axis, so that the terms of one item are in memory at once."""
+        rest = [a for a in range(len(self.shape)) if a != along]
+        inner = [tuple([rest.index(a) for a in f.axes if a != along]) for f in factors]
+        shared = [k for k, f in enumerate(factors) if along not in f.axes]
+        order = [*shared, *[k for k in range(len(factors)) if k not in shared]]
+
+        def item(_: Value, *values: Value) -> list[Value]:
+            found = dict(zip(order, values, strict=True))
+            parts = [ContractionFactor(found[k], axes) for k, axes in enumerate(inner)]
+            shape = tuple([self.shape[a] for a in rest])
+            return [masked_sum(parts, shape, tuple([rest.index(a) for a in summed]))]
+
+        operands = [
+            factors[k].value if k in shared else axis_to_front(factors[k].value, factors[k].axes.index(along))
+            for k in order
+        ]
+        types = [v.type if k in shared else tensor_type(v).drop_axes(0) for k, v in zip(order, operands, strict=True)]
+        home, form = factors[0].value.home, LoopAttrs(len(shared), 0, self.shape[along], exact=True, reverse=False)
+        limit = home.const(static_size(self.shape[along]), INDEX)
+        step = build_region([INDEX, *types], item)
+        _, found = home.emit(loop, [limit, *operands], (step,), **form._asdict())
+        place = [a for a in range(len(self.shape)) if a not in summed].index(along)
+        back = (*range(1, place + 1), 0, *range(place + 1, tensor_type(found).rank))
+        return transpose.one(found, perm=back) if place else found
+
+
+def masked_sum(factors: Sequence[ContractionFactor], shape: tuple[Dim, ...], summed: Axes) -> Value:
+    """The sum of the products of two factors where the third holds."""
+    x, y, there = (broadcast_factor(f, shape) for f in factors)
+    terms = select.one(there, x * y, x.home.const(0.0, Tensor(tensor_type(x).dtype, shape)))
+    return reduce_sum.one(terms, axes=tuple(sorted(summed)))
+
+
+def axis_to_front(value: Value, axis: int) -> Value:
+    perm = (axis, *[a for a in range(tensor_type(value).rank) if a != axis])
+    return transpose.one(value, perm=perm) if axis else value
 
 
 def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value:
