@@ -9,7 +9,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import F64, I32, Tensor
+from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
 from difflang.ops.arrays.constants import array_constant
 from difflang.passes.constant_scatters import scatters_to_gathers
 
@@ -46,3 +46,22 @@ def test_the_sums_are_the_same(places: np.ndarray, start: float | None, item: tu
 def test_uneven_places_stay(places: np.ndarray) -> None:
     graph = added(places, 5)
     assert scatters_to_gathers(graph) is graph
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_updates_that_a_known_mask_replaces_by_zeros_are_not_added(wide: bool) -> None:
+    home = Builder()
+    updates = home.param(Tensor(F64, (6, 2)))
+    # All at place 3 but for three of six: without the mask one place would have too many.
+    at = array_constant(home, np.array([0, 1, 2, 3, 3, 3], np.int32), Tensor(I32, (6,)))
+    there = np.array([True, True, True, False, False, False])
+    if wide:
+        mask = array_constant(home, np.stack([there, there & [1, 0, 1, 0, 0, 0]], 1), Tensor(BOOL, (6, 2)))
+    else:
+        mask = home.one("broadcast", array_constant(home, there, Tensor(BOOL, (6,))), shape=(6, 2), axes=(0,))
+    kept = OPS["select"].one(mask, updates, home.const(0.0, updates.type))
+    graph = home.finish([OPS["scatter_add"].one(home.const(0.0, Tensor(F64, (4, 2))), kept, at, axes=(0,))])
+    found = scatters_to_gathers(graph)
+    assert "scatter_add" not in {e.op.name for e in found.eqns}
+    numbers = np.random.default_rng(2).normal(size=(6, 2))
+    np.testing.assert_allclose(evaluate(found, numbers), evaluate(graph, numbers), rtol=1e-14)

@@ -227,3 +227,36 @@ def test_a_side_not_chosen_contributes_nothing_even_where_a_factor_is_infinite()
     np.testing.assert_array_equal(m.chosen.grad("w")(w, np.array([np.inf, 5.0]), c), [[np.inf, 5.0], [0.0, 0.0]])
     finite = np.where(np.isfinite(w), w, 7.0)
     np.testing.assert_array_equal(m.chosen.grad("x")(finite, x, c), [1.0, 2.0])
+
+
+MASKED = """float f64
+fn rows(a: f64[k, d, d], x: f64[n, k, d]) -> f64[n, k, d] =
+  [for i, c, p => sum(for j => where(p > j, a[c, p, j] * x[i, c, j], 0.0))]
+fn outer(x: f64[n, k, d], y: f64[n, k, d]) -> f64[k, d, d] =
+  [for c, p, j => sum(for i => where(p > j, x[i, c, p] * y[i, c, j], 0.0))]
+"""
+
+
+def test_a_mask_of_what_is_not_summed_is_applied_to_the_contraction() -> None:
+    m: Any = difflang.loads(MASKED)
+    x, y = RNG.normal(size=(2, 40, 3, 12))
+    text = m.outer.ir("optimized", x, y)
+    assert text.count("= dot_general ") == 1
+    assert "= cond " not in text
+    x[0, 0, 0] = np.inf
+    np.testing.assert_allclose(m.outer(x, y), m.outer.interpret(x, y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("terms", [0, 1 << 18])
+def test_masked_terms_are_added_item_by_item_where_a_factor_is_infinite(
+    terms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums_to_contractions, "MAX_TERMS", terms)
+    m: Any = difflang.loads(MASKED)
+    a, x = RNG.normal(size=(3, 12, 12)), RNG.normal(size=(40, 3, 12))
+    text = m.rows.ir("optimized", a, x)
+    assert text.count("= dot_general ") == 1
+    assert text.count("= loop ") == (terms == 0)
+    for number in (1.0, np.inf, np.nan):
+        x[1, 2, 5] = number
+        np.testing.assert_allclose(m.rows(a, x), m.rows.interpret(a, x), rtol=1e-12)

@@ -1,0 +1,40 @@
+"""Conditions that constants alone decide everywhere alike are constants; others stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Graph
+from difflang.ir.tensor_types import I32, Tensor
+from difflang.passes import known_integers
+from difflang.passes.known_integers import fold_known_conditions
+
+FIVE = Tensor(I32, (5,))
+
+
+def compared(least: int, *, of_run: bool = False) -> Graph:
+    """Whether sums of the numbers before each of 0 to 4 are at least `least`."""
+    home = Builder()
+    numbers = home.param(FIVE) if of_run else home.one("iota", type=FIVE, axis=0)
+    sums = home.one("cumsum", numbers, axis=0, reverse=False)
+    return home.finish([home.one("ge", sums, home.const(least, FIVE))])
+
+
+@pytest.mark.parametrize(("least", "value"), [(0, True), (11, False), (3, None)])
+def test_only_what_holds_everywhere_or_nowhere_is_folded(least: int, value: bool | None) -> None:
+    graph = compared(least)
+    last = fold_known_conditions(graph).eqns[-1]
+    assert last.attrs.get("value") == value
+    assert (last.op.name == "const") == (value is not None)
+
+
+def test_what_the_run_gives_stays() -> None:
+    graph = compared(0, of_run=True)
+    assert fold_known_conditions(graph) is graph
+
+
+def test_large_arrays_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_integers, "MAX_NUMBERS", 4)
+    graph = compared(0)
+    assert fold_known_conditions(graph) is graph
