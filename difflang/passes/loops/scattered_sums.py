@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Value
@@ -10,9 +12,11 @@ from difflang.ops.arrays.shape_manipulation import broadcast, reshape, transpose
 from difflang.ops.batching_rules import clamp_index, iota_like
 from difflang.ops.elementwise.linear_arithmetic import add, neg, sub
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.loops.accumulators import before_reshapes, window_terms
+from difflang.passes.loops.accumulators import before_reshapes, signed_sum, window_terms
 from difflang.passes.loops.all_steps import AllSteps
 from difflang.passes.loops.step_facts import Accumulator, Stacked, StepFacts
+
+MAX_WINDOW = 64  # numbers of a window: a scatter adds them one by one, a step side by side
 
 
 class Addition(Struct, frozen=True, eq=False):
@@ -116,12 +120,11 @@ class AddedWindow(Addition, frozen=True, eq=False):
         rest = [a for a in range(len(self.shape)) if a not in self.axes]
         perm = (0, *[a + 1 for a in (*self.axes, *rest)])
         shape = (*grid, *[self.shape[a] for a in rest])
-        for value, sign in zip(self.values, self.signs, strict=False):
-            windows = reshape.one(stacked[value], shape=(steps.length, *self.shape))
-            windows = windows if list(perm) == sorted(perm) else transpose.one(windows, perm=perm)
-            updates = reshape.one(windows, shape=shape)
-            array = scatter_steps(steps, array, updates if sign > 0 else neg.one(updates), places, self.axes)
-        return array
+        terms = [reshape.one(stacked[v], shape=(steps.length, *self.shape)) for v in self.values[:count]]
+        windows = signed_sum(terms, self.signs)
+        windows = windows if list(perm) == sorted(perm) else transpose.one(windows, perm=perm)
+        updates = reshape.one(windows if self.signs[0] > 0 else neg.one(windows), shape=shape)
+        return scatter_steps(steps, array, updates, places, self.axes)
 
 
 def added_window(facts: StepFacts, array: Value, read: Eqn, write: Eqn) -> AddedWindow | None:
@@ -136,6 +139,8 @@ def added_window(facts: StepFacts, array: Value, read: Eqn, write: Eqn) -> Added
         return None
     shape = tuple(map(static_size, tensor_type(update).shape))
     axes = tuple([a for a, n in enumerate(tensor_type(array).shape) if shape[a] != n])
+    if prod([shape[a] for a in axes]) > MAX_WINDOW:
+        return None
     values = (*[before_reshapes(facts, v) for v, _ in terms], *[starts[a] for a in axes])
     return AddedWindow(values, axes, shape, tuple([sign for _, sign in terms])) if axes else None
 

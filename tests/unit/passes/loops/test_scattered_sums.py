@@ -140,6 +140,14 @@ def test_integers_wrap_and_small_floats_are_added(type: str) -> None:
     np.testing.assert_array_equal(m.f(h, at, w), m.f.interpret(h, at, w))
 
 
+def test_large_terms_of_one_step_cancel_before_they_are_added() -> None:
+    m = of(
+        "fn f(x: f64[n], at: i32[n]) -> f64[n] {\n var y = zeros(n)\n"
+        " for e in 0..n { y[at[e]] = y[at[e]] + x[e] - x[e] }\n y\n}\n"
+    )
+    np.testing.assert_array_equal(m.f(np.full(3, 1e308), np.zeros(3, np.int32)), np.zeros(3))
+
+
 def test_a_limit_that_only_the_run_knows_may_be_negative() -> None:
     m = of(
         "fn f(x: f64[n], at: i32[n]) -> f64[n] {\n var y = x\n"
@@ -162,3 +170,13 @@ def test_derivatives_of_derivatives_are_those_of_the_steps(name: str) -> None:
     )
     found = difflang.loads(source).g.grad("x", "w", "l")
     assert_close(found(*ARGUMENTS), found.interpret(*ARGUMENTS))
+
+
+def test_long_windows_at_positions_of_the_run_stay_a_loop() -> None:
+    m = of(
+        "fn f(x: f64[65], at: i32[n]) -> f64[100] {\n var y = zeros(100)\n"
+        " for e in 0..n { y[at[e]..at[e] + 65] += f64(e) * x }\n y\n}\n"
+    )
+    x, at = np.sin(np.arange(65.0)), np.array([3, 0, 35], np.int32)
+    assert "= loop " in m.f.ir("optimized", x, at)
+    np.testing.assert_allclose(m.f(x, at), m.f.interpret(x, at), rtol=1e-14)
