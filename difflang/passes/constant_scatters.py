@@ -94,7 +94,7 @@ def added_where(facts: ConstantIntegers, updates: Value, shape: tuple[int, ...])
     spread = facts.makers.get(choice.operands[0])
     if spread is None or spread.op is not broadcast:
         mask = facts.numbers(choice.operands[0])
-        return everywhere if mask is None else mask.any(axis=tuple(range(len(shape), mask.ndim)))
+        return everywhere if mask is None else np.asarray(mask.any(axis=tuple(range(len(shape), mask.ndim))))
     # A mask that is the same for a whole item may be known where that of all elements would be too large.
     (mask,), axes = [facts.numbers(v) for v in spread.operands], spread.attrs["axes"]
     if mask is None or any(a >= len(shape) for a in axes) or mask.shape != tuple([shape[a] for a in axes]):
