@@ -122,10 +122,14 @@ def sum_of_reads(operands: Sequence[Value], reads: Array, present: Array, *, sta
     home, index = x.home, tensor_type(operands[2])
     kept = tensor_type(updates).shape[index.rank :]
     flat = reshape.one(updates, shape=(prod(map(static_size, index.shape)), *kept))
-    found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
+    if np.array_equal(reads, np.arange(static_size(tensor_type(flat).shape[0]))[None]):  # one for each place, in order
+        found = reshape.one(flat, shape=(1, *tensor_type(flat).shape))
+    else:
+        found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
     if not present.all():
         mask = array_constant(home, present, Tensor(BOOL, present.shape))
         mask = broadcast.one(mask, shape=tensor_type(found).shape, axes=(0, 1))
         found = select.one(mask, found, home.const(0, found.type))
-    total = reshape.one(reduce_sum.one(found, axes=(0,)), shape=tensor_type(x).shape)
+    added = reduce_sum.one(found, axes=(0,)) if len(reads) > 1 else found
+    total = reshape.one(added, shape=tensor_type(x).shape)
     return total if starts_at_zero else x + total

@@ -10,6 +10,7 @@ from difflang.ir.array_types import Array
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.interpreter import evaluate_eqn
 from difflang.ir.op import Fill
+from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.op_factories import static_size
@@ -45,10 +46,12 @@ class ConstantIntegers:
         return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
 
     def is_computed(self, value: Value) -> bool:
-        """Whether it is small, and all that it is computed from are its operands."""
+        """Whether it is small, and computed from its operands alone, not from sizes that have names."""
         eqn, type = self.makers.get(value), value.type
         small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
-        return small and eqn is not None and not eqn.regions and not eqn.op.effect and len(eqn.results) == 1
+        if not small or eqn is None or eqn.regions or eqn.op.effect or len(eqn.results) > 1:
+            return False
+        return not any([isinstance(d, Poly) for a in eqn.attrs.values() for d in (a if isinstance(a, tuple) else (a,))])
 
     def computed(self, value: Value) -> Array | None:
         if value in self.found or not self.is_computed(value):

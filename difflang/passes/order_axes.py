@@ -9,6 +9,7 @@ last, short axis, as of forces in three coordinates over the bodies, are fast on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -30,6 +31,7 @@ from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 Order = tuple[int, ...]  # axis i of an array is axis order[i] of another; or which labels its axes have
 FREE = (broadcast, const, iota)  # made in any order at no cost
+MAX_CANDIDATES = 8  # orders that are compared, those that most bytes want
 SHORT_ROW = 8  # numbers; a vector register holds as many
 
 
@@ -146,7 +148,11 @@ class Islands:
         values = self.members[island]
         if not all([isinstance(n, int) for n in tensor_type(values[0]).shape]):
             return None
-        candidates = dict.fromkeys(order for v in values for order in self.wanted_orders(v))
+        weights = Counter[Order]()
+        for v in values:
+            for order in self.wanted_orders(v):
+                weights[order] += tensor_type(v).bytes
+        candidates = [order for order, _ in weights.most_common(MAX_CANDIDATES)]
         best = min(candidates, key=lambda order: self.cost(values, order), default=None)
         return best if best is not None and self.cost(values, best) < self.present_cost(values) else None
 
@@ -199,18 +205,20 @@ class Islands:
     def reading_cost(self, eqn: Eqn, value: Value, axes: Order) -> int:
         """Bytes that a contraction or a reduction copies, or adds slowly, of a value whose axes lie in an order."""
         if eqn.op is dot_general:
-            place = inverse(axes)
-            wrong = [
-                side
-                for side, v in enumerate(eqn.operands)
-                if v is value and permuted(place, b := eqn.attrs["batch"][side]) != tuple(range(len(b)))
-            ]
-            return tensor_type(value).bytes * len(wrong)
+            return sum([self.side_cost(eqn, side, axes) for side, v in enumerate(eqn.operands) if v is value])
         if reduces(eqn):
             kept = [a for a in axes if a not in int_tuple(eqn.attrs["axes"])]
             moved = 0 if kept == sorted(kept) else tensor_type(eqn.results[0]).bytes
             return moved + (tensor_type(value).bytes if adds_short_rows(eqn, axes) else 0)
         return 0
+
+    def side_cost(self, dot: Eqn, side: int, axes: Order) -> int:
+        """Bytes of an operand whose batch does not lead, and of a result whose free axes change places."""
+        contract, batch = attr_axes_pair(dot, "contract"), attr_axes_pair(dot, "batch")
+        behind = permuted(inverse(axes), batch[side]) != tuple(range(len(batch[side])))
+        free = [a for a in axes if a in free_axes(len(axes), side, contract, batch)]
+        moved = free != sorted(free)
+        return behind * tensor_type(dot.operands[side]).bytes + moved * tensor_type(dot.results[0]).bytes
 
     def present_cost(self, values: list[Value]) -> int:
         """Bytes that are transposed now."""

@@ -79,7 +79,9 @@ def term_equations(eqn: Eqn, made: MakerMap, readers: Mapping[Value, int]) -> li
     while todo:
         value = todo.pop()
         maker = made.get(value)
-        if maker is None or len(found) > MAX_EQUATIONS:
+        if maker in found:
+            continue
+        if maker is None or len(found) == MAX_EQUATIONS:
             return None
         if maker.op is broadcast:
             if tensor_type(maker.operands[0]).bytes * 2 > tensor_type(value).bytes:
@@ -107,11 +109,9 @@ def term_equations(eqn: Eqn, made: MakerMap, readers: Mapping[Value, int]) -> li
 def added_terms(builder: Builder, eqn: Eqn, terms: list[Eqn], env: Mapping[Value, Value]) -> Value:
     """The sum of the terms, one after the other."""
     (axis,) = int_tuple(eqn.attrs["axes"])
-    total: Value | None = None
-    for i in range(static_size(tensor_type(eqn.operands[0]).shape[axis])):
-        term = term_at(builder, terms, env, axis, i)
-        total = term if total is None else builder.one("add", total, term)
-    assert total is not None
+    total = term_at(builder, terms, env, axis, 0)
+    for i in range(1, static_size(tensor_type(eqn.operands[0]).shape[axis])):
+        total = builder.one("add", total, term_at(builder, terms, env, axis, i))
     return total
 
 

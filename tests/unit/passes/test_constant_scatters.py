@@ -42,6 +42,15 @@ def test_the_sums_are_the_same(places: np.ndarray, start: float | None, item: tu
     np.testing.assert_allclose(evaluate(found, *arrays), evaluate(graph, *arrays), rtol=1e-14)
 
 
+@pytest.mark.parametrize("start", [0.0, None])
+def test_places_in_order_are_read_without_a_gather(start: float | None) -> None:
+    graph = added(np.arange(4), 4, (2,), start)
+    found = scatters_to_gathers(graph)
+    assert {e.op.name for e in found.eqns}.isdisjoint({"scatter_add", "gather", "reduce_sum"})
+    arrays = [np.random.default_rng(1).normal(size=p.type.shape) for p in graph.params]
+    np.testing.assert_array_equal(evaluate(found, *arrays), evaluate(graph, *arrays))
+
+
 @pytest.mark.parametrize("places", [np.array([0, 0, 0, 0]), np.array([1]), np.zeros(0, int)])
 def test_uneven_places_stay(places: np.ndarray) -> None:
     graph = added(places, 5)

@@ -6,6 +6,7 @@ import pytest
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
+from difflang.ir.symbolic_dims import dim_name
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.passes import known_integers
 from difflang.passes.known_integers import fold_known_conditions
@@ -37,4 +38,11 @@ def test_what_the_run_gives_stays() -> None:
 def test_large_arrays_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_integers, "MAX_NUMBERS", 4)
     graph = compared(0)
+    assert fold_known_conditions(graph) is graph
+
+
+def test_a_size_with_a_name_is_not_known() -> None:
+    home = Builder()
+    size = home.const(dim_name("n"), Tensor(I32))  # pyright: ignore[reportArgumentType]
+    graph = home.finish([home.one("ge", size, home.const(0, Tensor(I32)))])
     assert fold_known_conditions(graph) is graph

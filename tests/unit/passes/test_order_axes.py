@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -89,6 +90,31 @@ def test_it_changes_nothing_where_nothing_is_gained() -> None:
 
     graph = graph_of([(N, B), (N, B)], build)
     assert order_axes(graph) is graph
+
+
+def test_a_larger_product_keeps_its_order() -> None:
+    def build(b: Builder, given: Sequence[Value]) -> Sequence[Value]:
+        x = b.one("sin", b.one("transpose", given[0], perm=(1, 0, 2)))
+        return [b.one("dot_general", x, given[1], batch=((), ()), contract=((2,), (0,)))]
+
+    graph = graph_of([(N, B, 2), (2, 50)], build)
+    assert transposed_bytes(reordered(graph)) <= transposed_bytes(graph)
+
+
+def test_many_orders_cost_linear_time() -> None:
+    def build(b: Builder, given: Sequence[Value]) -> Sequence[Value]:
+        random, total = Random(0), given[0]
+        for x in given:
+            total = b.one("add", total, b.one("transpose", b.one("sin", x), perm=tuple(random.sample(range(7), 7))))
+        return [total]
+
+    def seconds(n: int) -> float:
+        graph = graph_of([(2,) * 7] * n, build)
+        start = time.process_time()
+        order_axes(graph)
+        return time.process_time() - start
+
+    assert seconds(400) < 8 * max(seconds(100), 0.05)
 
 
 def random_graph(random: Random) -> Graph:
