@@ -21,7 +21,7 @@ from difflang.ops.arrays.gather_scatter import gather, scatter_add
 from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.known_integers import ConstantIntegers
+from difflang.passes.constant_integers import ConstantIntegers
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
 

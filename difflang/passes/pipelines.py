@@ -13,6 +13,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir import verify
 from difflang.ir.graph import Graph, graphs_postorder
+from difflang.passes.constant_integers import fold_known_conditions
 from difflang.passes.constant_scatters import scatters_to_gathers
 from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contractions.contract_after_loops import contract_after_loops
@@ -24,7 +25,6 @@ from difflang.passes.fuse_loops import fuse
 from difflang.passes.gather_sinking import sink_gathers
 from difflang.passes.hoist import hoist, hoist_from_calls, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
-from difflang.passes.known_integers import fold_known_conditions
 from difflang.passes.loops.index_bounds import prove_comparisons
 from difflang.passes.loops.loops_to_maps import loops_to_maps
 from difflang.passes.loops.update_in_place import update_in_place

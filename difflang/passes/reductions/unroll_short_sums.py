@@ -7,8 +7,8 @@ are those of vectors. The array of all terms is larger than what it is computed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from itertools import chain
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -39,9 +39,7 @@ def unroll_level(graph: Graph) -> Graph:
     if not sums:
         return graph
     made = {r: e for e in graph.eqns for r in e.results}
-    readers: dict[Value, int] = {}
-    for v in chain(graph.results, *[e.operands for e in graph.eqns]):
-        readers[v] = readers.get(v, 0) + 1
+    readers = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
     plans = {e: terms for e in sums if (terms := term_equations(e, made, readers)) is not None}
     if not plans:
         return graph

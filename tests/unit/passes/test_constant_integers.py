@@ -8,8 +8,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.symbolic_dims import dim_name
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.passes import known_integers
-from difflang.passes.known_integers import fold_known_conditions
+from difflang.passes import constant_integers
+from difflang.passes.constant_integers import fold_known_conditions
 
 FIVE = Tensor(I32, (5,))
 
@@ -36,7 +36,7 @@ def test_what_the_run_gives_stays() -> None:
 
 
 def test_large_arrays_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_integers, "MAX_NUMBERS", 4)
+    monkeypatch.setattr(constant_integers, "MAX_NUMBERS", 4)
     graph = compared(0)
     assert fold_known_conditions(graph) is graph
 
