@@ -7,13 +7,14 @@ from math import prod
 import numpy as np
 
 from difflang.ir.array_types import Array
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate_eqn
 from difflang.ir.op import Fill
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.op_factories import static_size
+from difflang.passes.graph_levels import rewrite_graphs
 
 MAX_NUMBERS = 1 << 18  # constants of a program are small
 
@@ -65,22 +66,23 @@ def is_small(type: Tensor) -> bool:
     return all([isinstance(n, int) for n in type.shape]) and prod(map(static_size, type.shape)) <= MAX_NUMBERS
 
 
-def fold_known_conditions(graph: Graph) -> Graph:
-    """Replace conditions that hold everywhere or nowhere, whatever the run's values, by constants. Cost: linear."""
-    done: dict[Graph, Graph] = {}
-    for inner in graphs_postorder(graph)[0]:
-        new = inner.with_eqns([e.with_regions([done[g] for g in e.regions]) if e.regions else e for e in inner.eqns])
-        facts = ConstantIntegers(new)
-        done[inner] = new.with_eqns([folded_condition(facts, e) for e in new.eqns])
-    return done[graph]
+def fold_known_integers(graph: Graph) -> Graph:
+    """Replace integers and conditions that are everywhere the same in every run by constants. Cost: linear."""
+    return rewrite_graphs(graph, fold_level)
 
 
-def folded_condition(facts: ConstantIntegers, eqn: Eqn) -> Eqn:
+def fold_level(graph: Graph) -> Graph:
+    """One graph, whose regions have been rewritten."""
+    facts = ConstantIntegers(graph)
+    return graph.with_eqns([folded_integers(facts, e) for e in graph.eqns])
+
+
+def folded_integers(facts: ConstantIntegers, eqn: Eqn) -> Eqn:
     """The equation, or a constant in its place."""
     type = eqn.results[0].type if len(eqn.results) == 1 else None
-    if not isinstance(type, Tensor) or type.dtype is not BOOL or not eqn.operands:
+    if not isinstance(type, Tensor) or not eqn.operands:
         return eqn
     found = facts.numbers(eqn.results[0])
     if found is None or not found.size or found.min() != found.max():
         return eqn
-    return Eqn(const, (), eqn.results, {"value": bool(found.flat[0]), "type": type}, (), eqn.span)
+    return Eqn(const, (), eqn.results, {"value": found.flat[0].item(), "type": type}, (), eqn.span)

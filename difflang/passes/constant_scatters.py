@@ -22,45 +22,34 @@ from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.constant_integers import ConstantIntegers
+from difflang.passes.graph_levels import rewrite_graphs
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
 
 
 def scatters_to_gathers(graph: Graph) -> Graph:
     """Scattered additions of known positions as gathers and sums, which may add in another order. Cost: linear."""
-    return ConstantScatters().graph(graph)
+    return rewrite_graphs(graph, read_constant_scatters)
 
 
-class ConstantScatters:
-    def __init__(self) -> None:
-        self.done: dict[Graph, Graph] = {}
-
-    def graph(self, graph: Graph) -> Graph:
-        if graph not in self.done:
-            self.done[graph] = self.rewritten(graph)
-        return self.done[graph]
-
-    def rewritten(self, graph: Graph) -> Graph:
-        if any([e.regions for e in graph.eqns]):
-            graph = graph.with_eqns([e.with_regions(map(self.graph, e.regions)) for e in graph.eqns])
-        if not any([e.op is scatter_add for e in graph.eqns]):
-            return graph
-        facts, builder, changed = ConstantIntegers(graph), Builder(), False
-        env = {p: builder.param(p.type, p.hint) for p in graph.params}
-        for eqn in graph.eqns:
-            operands = tuple([env[v] for v in eqn.operands])
-            places = flat_places(facts, eqn) if eqn.op is scatter_add else None
-            reads = None if places is None else reads_of_places(places, addressed_size(eqn))
-            builder.span = eqn.span
-            if reads is None:
-                results = builder.copy(eqn, operands)
-            else:
-                results, changed = (
-                    (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),),
-                    True,
-                )
-            env.update(zip(eqn.results, results, strict=True))
-        return builder.finish([env[r] for r in graph.results], name=graph.name) if changed else graph
+def read_constant_scatters(graph: Graph) -> Graph:
+    """One graph, whose regions have been rewritten."""
+    if not any([e.op is scatter_add for e in graph.eqns]):
+        return graph
+    facts, builder, changed = ConstantIntegers(graph), Builder(), False
+    env = {p: builder.param(p.type, p.hint) for p in graph.params}
+    for eqn in graph.eqns:
+        operands = tuple([env[v] for v in eqn.operands])
+        places = flat_places(facts, eqn) if eqn.op is scatter_add else None
+        reads = None if places is None else reads_of_places(places, addressed_size(eqn))
+        builder.span = eqn.span
+        if reads is None:
+            results = builder.copy(eqn, operands)
+        else:
+            changed = True
+            results = (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),)
+        env.update(zip(eqn.results, results, strict=True))
+    return builder.finish([env[r] for r in graph.results], name=graph.name) if changed else graph
 
 
 def addressed_size(eqn: Eqn) -> int:

@@ -28,6 +28,7 @@ from difflang.ops.arrays.shape_manipulation import broadcast, concat, reshape, s
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, dot_cost
+from difflang.passes.graph_levels import rewrite_graphs
 from difflang.passes.rules.affine_indices import static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -39,22 +40,7 @@ COST_PER_GATHERED = 4.0  # elements computed in a loop for one that is gathered
 
 def sink_gathers(graph: Graph) -> Graph:
     """Compute only rows that are read. Dead equations are left to dce. Cost: linear."""
-    return GatherSinker().graph(graph)
-
-
-class GatherSinker:
-    def __init__(self) -> None:
-        self.done: dict[Graph, Graph] = {}
-
-    def graph(self, graph: Graph) -> Graph:
-        if graph not in self.done:
-            inner = graph
-            if any([e.regions for e in graph.eqns]):
-                inner = graph.with_eqns(
-                    [e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns]
-                )
-            self.done[graph] = sink_in_level(inner) if any(map(reads_rows, inner.eqns)) else inner
-        return self.done[graph]
+    return rewrite_graphs(graph, sink_in_level)
 
 
 def reads_rows(eqn: Eqn) -> bool:
@@ -215,6 +201,8 @@ class SunkRows:
 
 def sink_in_level(graph: Graph) -> Graph:
     """One graph, whose regions have been rewritten."""
+    if not any(map(reads_rows, graph.eqns)):
+        return graph
     demands, made = row_demands(graph), {r: e for e in graph.eqns for r in e.results}
     groups: dict[Value, SunkRows] = {}
     group_of: dict[Eqn, SunkRows] = {}

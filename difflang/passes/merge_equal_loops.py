@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History, sequence_item_type
 from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
+from difflang.passes.graph_levels import rewrite_graphs
 
 
 def merge_history_sources(graph: Graph) -> Graph:
     """The graph in which each loop reads histories of one loop only, which forwards those of earlier loops."""
     # Linear, times the number of loops that one reads.
-    done: dict[Graph, Graph] = {}
-    for inner in graphs_postorder(graph)[0]:
-        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = inner.with_eqns(HistorySourceMerger(eqns).eqns)
-    return done[graph]
+    return rewrite_graphs(graph, lambda inner: inner.with_eqns(HistorySourceMerger(list(inner.eqns)).eqns))
 
 
 class HistorySourceMerger:
@@ -84,11 +81,8 @@ CarryKey = tuple[tuple[Value, ...], Hashable]
 def merge_equal_loops(graph: Graph) -> Graph:
     """Replace a loop without outputs by a later loop with the same carry and some outputs. Cost: linear in loops."""
     # A function's own loop and that of its derivative, which saves residuals as well.
-    keys, done = StructuralKeys(), dict[Graph, Graph]()
-    for inner in graphs_postorder(graph)[0]:
-        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = merge_level(inner.with_eqns(eqns), keys)
-    return done[graph]
+    keys = StructuralKeys()
+    return rewrite_graphs(graph, lambda inner: merge_level(inner, keys))
 
 
 def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:

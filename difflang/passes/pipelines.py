@@ -13,7 +13,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir import verify
 from difflang.ir.graph import Graph, graphs_postorder
-from difflang.passes.constant_integers import fold_known_conditions
+from difflang.passes.constant_integers import fold_known_integers
 from difflang.passes.constant_scatters import scatters_to_gathers
 from difflang.passes.constants_into_regions import sink_constants
 from difflang.passes.contractions.contract_after_loops import contract_after_loops
@@ -133,8 +133,10 @@ HOIST_FROM_NONEMPTY_LOOPS = Pass(
 )
 PROVE_COMPARISONS = Pass(prove_comparisons, "checks of indices that the limits of loops bound are gone")
 LOOPS_TO_MAPS = Pass(loops_to_maps, "loops without recurrence become maps and reductions")
-FOLD_KNOWN_CONDITIONS = Pass(
-    fold_known_conditions, "checks and masks that constants alone decide everywhere alike are gone", idempotent=True
+FOLD_KNOWN_INTEGERS = Pass(
+    fold_known_integers,
+    "integers, checks and masks that are everywhere the same number, by constants alone, are constants",
+    idempotent=True,
 )
 HOIST_FROM_CALLS = Pass(
     hoist_from_calls, "what all calls of a function compute from the same operands is computed once, before them"
@@ -190,7 +192,7 @@ DEAD_FIRST = Step(DCE, "what is dropped need not be rewritten")
 SIMPLER_LATER = Step(SIMPLIFY, "what the step before made is not simple yet", if_changed=True)
 PREPARE_STEPS = (
     Step(VECTORIZE_BOUNDED_MAPS, "the lookups of a map are one gather, whose derivative is one scatter"),
-    Step(FOLD_KNOWN_CONDITIONS, "the positions of nested counters are arrays of numbers now"),
+    Step(FOLD_KNOWN_INTEGERS, "the positions of nested counters are arrays of numbers now"),
     SIMPLER_LATER,
     Step(SLICE_WINDOW_SUMS),
     Step(CSE),
@@ -235,7 +237,9 @@ OPTIMIZE_FULLY = Pipeline(
     "after derivatives, before lowering; sums may be added in another order",
     (
         *(DEAD_FIRST, Step(HOIST_FROM_CALLS, "what leaves a function meets what the program computes around it")),
-        *(Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY), Step(SLICE_WINDOW_SUMS)),
+        *(Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY)),
+        Step(FOLD_KNOWN_INTEGERS, "checks in branches of maps are arrays of numbers now"),
+        *(SIMPLER_LATER, Step(SLICE_WINDOW_SUMS)),
         Step(CONTRACT, "not before derivatives: masks of cotangents apply term by term"),
         Step(DROP_BATCH_AXES),
         Step(DCE, "a product that is contracted is read no more"),

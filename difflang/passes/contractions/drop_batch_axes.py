@@ -26,6 +26,7 @@ from difflang.passes.contractions.sums_to_contractions import (
     strip_broadcasts,
     sum_terms,
 )
+from difflang.passes.graph_levels import rewrite_graphs
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 Axes = tuple[int, ...]
@@ -33,23 +34,12 @@ Axes = tuple[int, ...]
 
 def drop_batch_axes(graph: Graph) -> Graph:
     """Contractions with fewer batch axes, which may add in another order; dce drops the dead rest. Cost: linear."""
-    return BatchAxisDropper().graph(graph)
+    return rewrite_graphs(graph, drop_level)
 
 
-class BatchAxisDropper:
-    def __init__(self) -> None:
-        self.done: dict[Graph, Graph] = {}
-
-    def graph(self, graph: Graph) -> Graph:
-        if graph not in self.done:
-            inner = self.rewrite_regions(graph)
-            self.done[graph] = BatchAxisLevel(inner).rewritten() if any(map(has_batch_axes, inner.eqns)) else inner
-        return self.done[graph]
-
-    def rewrite_regions(self, graph: Graph) -> Graph:
-        if not any([e.regions for e in graph.eqns]):
-            return graph
-        return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
+def drop_level(graph: Graph) -> Graph:
+    """One graph, whose regions have been rewritten."""
+    return BatchAxisLevel(graph).rewritten() if any(map(has_batch_axes, graph.eqns)) else graph
 
 
 def has_batch_axes(eqn: Eqn) -> bool:

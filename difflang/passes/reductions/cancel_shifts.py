@@ -27,8 +27,8 @@ from difflang.ops.elementwise.powers_and_logs import exp_sub
 from difflang.ops.elementwise.roots_and_distances import positive, sqrt
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.graph_levels import rewrite_levels
 from difflang.passes.reductions.axis_labels import FreshLabels, operand_labels
-from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 SHIFTS = (reduce_max, reduce_min, max_, min_)  # what programs subtract, and whose derivative is expensive

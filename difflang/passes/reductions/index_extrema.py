@@ -25,8 +25,8 @@ from difflang.ops.control.checkpoint_block import emit_checkpoint
 from difflang.ops.control.cond import cond
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
+from difflang.passes.graph_levels import rewrite_levels
 from difflang.passes.reductions.axis_labels import FreshLabels, Labels, operand_labels
-from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MIN_BYTES = 1 << 15  # of the operand: below, the branch takes longer than a mask

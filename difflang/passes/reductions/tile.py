@@ -16,8 +16,8 @@ from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.loop.min_cut_residuals import contraction_size
 from difflang.ops.loop.residual_selection import total_bytes
 from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.graph_levels import rewrite_levels
 from difflang.passes.reductions.axis_labels import REDUCTIONS
-from difflang.passes.reductions.graph_levels import rewrite_levels
 from difflang.passes.reductions.tile_plan import TilePlan, TileWalk
 from difflang.passes.reductions.tiled_loop import TiledLoop
 

@@ -17,7 +17,7 @@ from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.reductions.graph_levels import rewrite_levels
+from difflang.passes.graph_levels import rewrite_graphs
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MAX_TERMS = 8  # from 16 on the sum along an axis is as fast: its terms fill the registers
@@ -30,7 +30,7 @@ MakerMap = Mapping[Value, Eqn]
 
 def unroll_short_sums(graph: Graph) -> Graph:
     """Add the terms of sums over a short axis that are computed from smaller arrays. Cost: linear."""
-    return rewrite_levels(graph, lambda level, _: unroll_level(level), in_maps=True)
+    return rewrite_graphs(graph, unroll_level)
 
 
 def unroll_level(graph: Graph) -> Graph:

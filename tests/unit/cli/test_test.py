@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -235,17 +236,18 @@ def test_a_process_that_dies_ends_one_case(folder: Path) -> None:
     (folder / "endless.dfl").write_text(ENDLESS + GOOD)
     names = {"endless": 0, "doubles": 1, "zero": 2}
     tasks = [WorkerTask(SuiteCase("endless.dfl", n, "test", name), n) for name, n in names.items()]
+    others = set(multiprocessing.active_children())  # of tests before this one
     running = run_in_parallel(tasks, SuiteOptions(Engine("interpret")), 1)
-    threading.Thread(target=kill_first_child).start()
+    threading.Thread(target=kill_first_child, args=(others,)).start()
     found = {o.case.name: o for o in running}
     assert found["endless"].crashed and "by signal 9" in found["endless"].report
     assert [found[name].result for name in ("doubles", "zero")] == ["passed", "passed"]
 
 
-def kill_first_child() -> None:
-    while not (found := multiprocessing.active_children()):
+def kill_first_child(others: set[BaseProcess]) -> None:
+    while not (found := set(multiprocessing.active_children()) - others):
         time.sleep(0.05)
-    found[0].kill()
+    found.pop().kill()
 
 
 @pytest.mark.slow

@@ -1,15 +1,16 @@
-"""Conditions that constants alone decide everywhere alike are constants; others stay."""
+"""Integers and conditions that are everywhere the same, by constants alone, are constants; others stay."""
 
 from __future__ import annotations
 
 import pytest
 
+import difflang
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.symbolic_dims import dim_name
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.passes import constant_integers
-from difflang.passes.constant_integers import fold_known_conditions
+from difflang.passes.constant_integers import fold_known_integers
 
 FIVE = Tensor(I32, (5,))
 
@@ -25,24 +26,46 @@ def compared(least: int, *, of_run: bool = False) -> Graph:
 @pytest.mark.parametrize(("least", "value"), [(0, True), (11, False), (3, None)])
 def test_only_what_holds_everywhere_or_nowhere_is_folded(least: int, value: bool | None) -> None:
     graph = compared(least)
-    last = fold_known_conditions(graph).eqns[-1]
+    last = fold_known_integers(graph).eqns[-1]
     assert last.attrs.get("value") == value
     assert (last.op.name == "const") == (value is not None)
 
 
 def test_what_the_run_gives_stays() -> None:
     graph = compared(0, of_run=True)
-    assert fold_known_conditions(graph) is graph
+    assert fold_known_integers(graph) is graph
 
 
 def test_large_arrays_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constant_integers, "MAX_NUMBERS", 4)
     graph = compared(0)
-    assert fold_known_conditions(graph) is graph
+    assert fold_known_integers(graph) is graph
 
 
 def test_a_size_with_a_name_is_not_known() -> None:
     home = Builder()
     size = home.const(dim_name("n"), Tensor(I32))  # pyright: ignore[reportArgumentType]
     graph = home.finish([home.one("ge", size, home.const(0, Tensor(I32)))])
-    assert fold_known_conditions(graph) is graph
+    assert fold_known_integers(graph) is graph
+
+
+@pytest.mark.parametrize(("start", "value"), [(-1, 2), (0, None)])
+def test_an_integer_that_is_everywhere_the_same_is_folded(start: int, value: int | None) -> None:
+    home = Builder()
+    numbers = home.one("iota", type=FIVE, axis=0)
+    graph = home.finish(
+        [home.one("select", home.one("gt", numbers, home.const(start, FIVE)), home.const(2, FIVE), numbers)]
+    )
+    assert fold_known_integers(graph).eqns[-1].attrs.get("value") == value
+
+
+def test_checks_in_branches_of_maps_are_proved() -> None:
+    text = """
+fn lower(packed: f64[3]) -> f64[3, 3] = [
+  for i in 0..3, j in 0..3 => if i > j { packed[j * 3 - j * (j + 1) // 2 + i - j - 1] } else { 0 }
+]
+fn all(packed: f64[4, 3]) -> f64[4, 3, 3] = [for k => lower(packed[k])]
+"""
+    graph = difflang.loads(text).all.ir("optimized", "f64[4, 3]")
+    assert "ge " not in graph
+    assert "argmax" not in graph

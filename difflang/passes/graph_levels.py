@@ -1,13 +1,23 @@
-"""Rewrites of every graph of a program by itself: regions first, knowing whether it is differentiated."""
+"""Rewrites of every graph of a program by itself, regions first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from difflang.ir.graph import Eqn, Graph
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ops.control.map import map_
 
-LevelRewrite = Callable[[Graph, bool], Graph]  # of a graph whose regions have been rewritten; whether in a derivative
+GraphRewrite = Callable[[Graph], Graph]  # of a graph whose regions have been rewritten
+LevelRewrite = Callable[[Graph, bool], Graph]  # the same; whether the graph is differentiated
+
+
+def rewrite_graphs(graph: Graph, rewrite: GraphRewrite) -> Graph:
+    """Rewrite a graph and its regions, each once however often it is used."""
+    done: dict[Graph, Graph] = {}
+    for inner in graphs_postorder(graph)[0]:
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
+        done[inner] = rewrite(inner.with_eqns(eqns))
+    return done[graph]
 
 
 def rewrite_levels(graph: Graph, rewrite: LevelRewrite, *, in_maps: bool = False) -> Graph:
