@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from difflang.ir.array_types import Array
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, ExternalObject, Graph, Value
 from difflang.ir.interpreter import evaluate_eqn
 from difflang.ir.op import Fill
 from difflang.ir.symbolic_dims import Poly
@@ -47,19 +47,24 @@ class ConstantIntegers:
         return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
 
     def is_computed(self, value: Value) -> bool:
-        """Whether it is small, and computed from its operands alone, not from sizes that have names."""
+        """Whether it is small, and computed from its operands alone: no named sizes, no function of Python."""
         eqn, type = self.makers.get(value), value.type
         small = isinstance(type, Tensor) and (type.dtype is BOOL or type.dtype in INTEGERS) and is_small(type)
         if not small or eqn is None or eqn.regions or eqn.op.effect or len(eqn.results) > 1:
             return False
-        return not any([isinstance(d, Poly) for a in eqn.attrs.values() for d in (a if isinstance(a, tuple) else (a,))])
+        parts = [part for a in eqn.attrs.values() for part in (a if isinstance(a, tuple) else (a,))]
+        return not any([isinstance(part, (Poly, ExternalObject)) for part in parts])
 
     def computed(self, value: Value) -> Array | None:
         if value in self.found or not self.is_computed(value):
             return self.found.get(value)
         eqn = self.makers[value]
         operands = [self.found[v] for v in eqn.operands]
-        return None if any(x is None for x in operands) else np.asarray(evaluate_eqn(eqn, operands)[0])
+        if any(x is None for x in operands):
+            return None
+        # A quotient by 0 is no result: a check of the run finds it, or nobody reads it.
+        with np.errstate(all="ignore"):
+            return np.asarray(evaluate_eqn(eqn, operands)[0])
 
 
 def is_small(type: Tensor) -> bool:

@@ -84,6 +84,19 @@ def test_element_types_of_all_widths_go_there_and_back_whatever_jax_is_told() ->
             assert (k.dtype, int(k), bool(b), float(h), complex(c)) == (np.int64, 5 + 2**40, False, 1.5, 1j)
 
 
+def test_a_function_of_constants_runs_where_it_is_called_and_not_before() -> None:
+    source = (
+        "extern fn count(k: i32) -> i32\n"
+        "fn f(x: f64) -> f64 = if x > 0.0 { x } else { if count(3) > 2 { -x } else { 0.0 } }"
+    )
+    called: list[int] = []
+    count = difflang.extern(lambda k: np.int32(called.append(int(k)) or 5), host=True)
+    m = difflang.loads(source, externs={"count": count})
+    assert float(m.f(2.0)) == 2.0 and not called
+    assert float(m.f(-2.0)) == 2.0 and called == [3]
+    assert "extern" in difflang.loads(source).f.ir("optimized", 2.0)  # what is not bound can be compiled, but not run
+
+
 def test_narrow_functions_are_traced_as_outside() -> None:
     """What JAX makes by itself is of 32 bits there, so it is here too."""
     m = difflang.loads("extern fn steps(n: dim, x: f32) -> f32[n]", externs={"steps": lambda n, x: x * jnp.ones(n)})

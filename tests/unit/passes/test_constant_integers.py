@@ -42,6 +42,14 @@ def test_large_arrays_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fold_known_integers(graph) is graph
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_quotient_by_zero_warns_of_nothing() -> None:
+    home = Builder()
+    quotients = home.one("floor_div", home.const(7, FIVE), home.one("iota", type=FIVE, axis=0))
+    graph = home.finish([home.one("ge", quotients, home.const(3, FIVE))])
+    assert fold_known_conditions(graph) is graph
+
+
 def test_a_size_with_a_name_is_not_known() -> None:
     home = Builder()
     size = home.const(dim_name("n"), Tensor(I32))  # pyright: ignore[reportArgumentType]
