@@ -27,15 +27,8 @@ from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.loops.accumulators import classify_carry
 from difflang.passes.loops.all_steps import AllSteps
 from difflang.passes.loops.index_bounds import BoundsWalk, Forms, counter_bound
-from difflang.passes.loops.scattered_sums import classify_scattered_sum
-from difflang.passes.loops.step_facts import (
-    Accumulator,
-    Shift,
-    StepFacts,
-    are_independent,
-    shifted_positions,
-    step_facts,
-)
+from difflang.passes.loops.scattered_sums import ScatteredSum, classify_scattered_sum
+from difflang.passes.loops.step_facts import Accumulator, StepFacts, are_independent, shifted_positions, step_facts
 
 MAX_NUMBERS = 2**24  # a value of all steps may have this many numbers
 MAX_RATIO = 4  # or this many times those that the loop reads
@@ -61,8 +54,15 @@ def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], li
     if length is None or not has_simple_steps(eqn):
         return None
     shift = shifted_positions(eqn, forms, length)
-    length = length if shift is None else shift.length
-    facts = step_facts(eqn, forms, depth, length, shift)
+    tries = [step_facts(eqn, forms, depth, length, s) for s in ([None] if shift is None else [shift, None])]
+    found = [(facts, carries) for facts in tries if (carries := known_carries(eqn, facts)) is not None]
+    # Windows side by side are written as one block: that is cheaper than a scatter.
+    scattered = [sum([isinstance(c, ScatteredSum) for c in carries]) for _, carries in found]
+    return emit_all_steps(eqn, *found[scattered.index(min(scattered))]) if found else None
+
+
+def known_carries(eqn: Eqn, facts: StepFacts) -> list[Accumulator] | None:
+    """What the steps do with each carry, if they can be computed at once."""
     carries: list[Accumulator] = []
     for place in range(LoopAttrs.of(eqn).carry):
         found = classify_carry(facts, place) or classify_scattered_sum(facts, place)
@@ -70,9 +70,8 @@ def independent_steps(eqn: Eqn, forms: Forms, depth: int) -> tuple[list[Eqn], li
             return None
         carries.append(found)
     values = {*[v for c in carries for v in c.values], *facts.graph.results[len(carries) :]}
-    if not carries or not are_independent(facts, carries) or not fits(eqn, length, values):
-        return None
-    return emit_all_steps(eqn, carries, facts, shift)
+    known = carries and are_independent(facts, carries) and fits(eqn, facts.length, values)
+    return carries if known else None
 
 
 def step_bound(eqn: Eqn, forms: Forms) -> int | None:
@@ -144,11 +143,9 @@ def number_count(value: Value) -> int:
     return prod(map(static_size, tensor_type(value).shape))
 
 
-def emit_all_steps(
-    eqn: Eqn, carries: list[Accumulator], facts: StepFacts, shift: Shift | None
-) -> tuple[list[Eqn], list[Value]]:
+def emit_all_steps(eqn: Eqn, facts: StepFacts, carries: list[Accumulator]) -> tuple[list[Eqn], list[Value]]:
     """A map over the steps, and what its results make of the carries."""
-    form, step, length = LoopAttrs.of(eqn), facts.graph, facts.length
+    form, step, length, shift = LoopAttrs.of(eqn), facts.graph, facts.length, facts.shift
     builder = Builder(span=eqn.span)
     inner = [builder.param(v.type, v.hint) for v in eqn.operands]
     at, params = form.parts(inner), form.parts(step.params)

@@ -18,6 +18,17 @@ from difflang.passes.loops.index_bounds import MAX_INDEX, Affine, Forms, Symbol,
 Stacked = Mapping[Value, Value]
 
 
+class Shift(Struct, frozen=True, eq=False):
+    """`for i in first..limit`, whose steps are not counted from 0 but from `first`, an integer known in the run.
+
+    Then the steps of all such loops that write or read at `i` do that at the same places.
+    """
+
+    position: Value  # `i` in the step
+    first: Value  # the param of the step
+    length: int  # `i` is below it
+
+
 class StepFacts(Struct, frozen=True, eq=False):
     """A step, who makes and who reads its values, and what is known of its integers."""
 
@@ -30,6 +41,7 @@ class StepFacts(Struct, frozen=True, eq=False):
     forms: Forms
     counter: Symbol
     length: int
+    shift: Shift | None  # how positions are counted, if not from 0
     invariant: Set[Value]  # what every step computes alike, from consts
     carried: Set[Value]  # what depends on a carry
 
@@ -41,17 +53,6 @@ class StepFacts(Struct, frozen=True, eq=False):
         """The number that is added to the step's own number, if an integer is their sum."""
         form = self.forms.get(value)
         return form.start if form is not None and form.terms == {self.counter: 1} else None
-
-
-class Shift(Struct, frozen=True, eq=False):
-    """`for i in first..limit`, whose steps are not counted from 0 but from `first`, an integer known in the run.
-
-    Then the steps of all such loops that write or read at `i` do that at the same places.
-    """
-
-    position: Value  # `i` in the step
-    first: Value  # the param of the step
-    length: int  # `i` is below it
 
 
 def shifted_positions(eqn: Eqn, forms: Forms, length: int) -> Shift | None:
@@ -71,8 +72,9 @@ def shifted_positions(eqn: Eqn, forms: Forms, length: int) -> Shift | None:
     return None
 
 
-def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int, shift: Shift | None = None) -> StepFacts:
+def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int, shift: Shift | None) -> StepFacts:
     """What is known of the step of a loop that takes at most `length` steps, from what is known around it."""
+    length = length if shift is None else shift.length
     step, form = eqn.regions[0], LoopAttrs.of(eqn)
     inside = enter_loop(forms, eqn, depth)[0]
     counter = Symbol(depth + 1, Affine(length - 1))
@@ -95,7 +97,9 @@ def step_facts(eqn: Eqn, forms: Forms, depth: int, length: int, shift: Shift | N
             carried.update(e.results)
     places = {p: place for place, p in enumerate(params.carry)}
     yielded = Counter(step.results)
-    return StepFacts(step, params.carry, places, makers, users, yielded, inside, counter, length, invariant, carried)
+    return StepFacts(
+        step, params.carry, places, makers, users, yielded, inside, counter, length, shift, invariant, carried
+    )
 
 
 class Accumulator(Struct, frozen=True, eq=False):

@@ -18,6 +18,9 @@ PROGRAMS = {
     "sum": "var s = 1.0\n for i in 0..n { s += x[i] * a[i, 0] - s0 }\n s",
     "two sums": "var s = 0.0\n var q = 1.0\n for i in 0..n {\n s += x[i]\n q -= x[i]^2\n }\n s * q",
     "triangle": "var k = zeros(n, n)\n for i in 0..n { for j in 0..i { k[i, j] = exp(x[i] * x[j]) } }\n sum(k * a)",
+    "diagonals": (
+        "var k = zeros(n, n)\n for j in 0..n { for i in 0..n - j { k[j, i] = x[j] * x[i + j] } }\n sum(k * a)"
+    ),
     "triangle above": "var s = 0.0\n for i in 0..n { for j in 0..i { s += a[i, j] * x[j] } }\n s",
     "product": (
         "var c = zeros(n, n)\n for i in 0..n {\n for j in 0..n {\n var s = 0.0\n"
