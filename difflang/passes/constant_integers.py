@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 import numpy as np
@@ -42,6 +43,11 @@ class ConstantIntegers:
                 self.found[last] = self.computed(last)
         return self.found[value]
 
+    def forget(self, values: Iterable[Value]) -> None:
+        """Free the numbers of values that nobody reads any more."""
+        for value in values:
+            self.found.pop(value, None)
+
     def sources(self, value: Value) -> tuple[Value, ...]:
         """From what it may be computed."""
         return self.makers[value].operands if value not in self.found and self.is_computed(value) else ()
@@ -79,7 +85,12 @@ def fold_known_integers(graph: Graph) -> Graph:
 def fold_level(graph: Graph) -> Graph:
     """One graph, whose regions have been rewritten."""
     facts = ConstantIntegers(graph)
-    return graph.with_eqns([folded_integers(facts, e) for e in graph.eqns])
+    last = {v: e for e in graph.eqns for v in e.operands}
+    eqns: list[Eqn] = []
+    for eqn in graph.eqns:
+        eqns.append(folded_integers(facts, eqn))
+        facts.forget([v for v in {*eqn.operands, *eqn.results} if last.get(v, eqn) is eqn])
+    return graph.with_eqns(eqns)
 
 
 def folded_integers(facts: ConstantIntegers, eqn: Eqn) -> Eqn:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 import difflang
+from difflang.ir.array_types import Array
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import dim_name
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.passes import constant_integers
-from difflang.passes.constant_integers import fold_known_integers
+from difflang.passes.constant_integers import ConstantIntegers, fold_known_integers
 
 FIVE = Tensor(I32, (5,))
 
@@ -47,7 +48,7 @@ def test_a_quotient_by_zero_warns_of_nothing() -> None:
     home = Builder()
     quotients = home.one("floor_div", home.const(7, FIVE), home.one("iota", type=FIVE, axis=0))
     graph = home.finish([home.one("ge", quotients, home.const(3, FIVE))])
-    assert fold_known_conditions(graph) is graph
+    assert fold_known_integers(graph) is graph
 
 
 def test_a_size_with_a_name_is_not_known() -> None:
@@ -77,3 +78,21 @@ fn all(packed: f64[4, 3]) -> f64[4, 3, 3] = [for k => lower(packed[k])]
     graph = difflang.loads(text).all.ir("optimized", "f64[4, 3]")
     assert "ge " not in graph
     assert "argmax" not in graph
+
+
+def test_numbers_that_nobody_reads_any_more_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    class Watched(ConstantIntegers):
+        def numbers(self, value: Value) -> Array | None:
+            held.append(len(self.found))
+            return super().numbers(value)
+
+    monkeypatch.setattr(constant_integers, "ConstantIntegers", Watched)
+    home = Builder()
+    chain = home.one("iota", type=FIVE, axis=0)
+    for _ in range(20):
+        chain = home.one("mul", chain, chain)
+    fold_known_integers(home.finish([chain]))
+    assert len(held) == 20
+    assert max(held) <= 2
