@@ -20,12 +20,8 @@ from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, attr_axes_pair
-from difflang.passes.contractions.sums_to_contractions import (
-    ContractionFactor,
-    broadcast_factor,
-    strip_broadcasts,
-    sum_terms,
-)
+from difflang.passes.contractions.contraction_plan import ContractionFactor, broadcast_factor, strip_broadcasts
+from difflang.passes.contractions.sums_to_contractions import sum_terms
 from difflang.passes.graph_levels import rewrite_graphs
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 

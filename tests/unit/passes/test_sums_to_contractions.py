@@ -13,8 +13,8 @@ import pytest
 import difflang
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.tensor_types import Tensor
-from difflang.passes.contractions import sums_to_contractions
-from difflang.passes.contractions.sums_to_contractions import MAX_SMALL_PRODUCT
+from difflang.passes.contractions import contraction_plan, masked_contractions
+from difflang.passes.contractions.contraction_plan import MAX_SMALL_PRODUCT
 
 RNG = np.random.default_rng(0)
 A, B, C = (RNG.normal(size=s) for s in ((4, 5), (5, 3), (2, 4, 5)))
@@ -102,7 +102,7 @@ def module(form: Form) -> Any:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_notation_is_done_on_whole_arrays(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums_to_contractions, "MAX_SMALL_PRODUCT", 0)
+    monkeypatch.setattr(contraction_plan, "MAX_SMALL_PRODUCT", 0)
     *_, arguments, twin, counts = form
     f = module(form).f
     found = ops(f.lower(*arguments).graph)
@@ -251,7 +251,7 @@ def test_a_mask_of_what_is_not_summed_is_applied_to_the_contraction() -> None:
 def test_masked_terms_are_added_item_by_item_where_a_factor_is_infinite(
     terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sums_to_contractions, "MAX_TERMS", terms)
+    monkeypatch.setattr(masked_contractions, "MAX_TERMS", terms)
     m: Any = difflang.loads(MASKED)
     a, x = RNG.normal(size=(3, 12, 12)), RNG.normal(size=(40, 3, 12))
     text = m.rows.ir("optimized", a, x)
