@@ -1,4 +1,4 @@
-"""Additions at positions known at compile time become sums of what is read there.
+"""Writes and additions at positions known at compile time become reads of the updates, and sums of them.
 
 The derivative of reading `x[places]` with constant `places` adds each cotangent at its place, one after the other. If
 no place has many more than others, it is a gather of the cotangents of each place and a sum of these: side by side.
@@ -6,7 +6,8 @@ no place has many more than others, it is a gather of the cotangents of each pla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -17,39 +18,40 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import array_constant
-from difflang.ops.arrays.gather_scatter import gather, scatter_add
+from difflang.ops.arrays.gather_scatter import gather, scatter, scatter_add
 from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.constant_integers import ConstantIntegers
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_graphs
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
+MAX_PLACES = 8  # for each write: before it, another scatter finds the last of several writes to one place
 
 
 def scatters_to_gathers(graph: Graph) -> Graph:
-    """Scattered additions of known positions as gathers and sums, which may add in another order. Cost: linear."""
+    """Scatters to known positions as gathers, and sums of them, which may add in another order. Cost: linear."""
     return rewrite_graphs(graph, read_constant_scatters)
 
 
 def read_constant_scatters(graph: Graph) -> Graph:
     """One graph, whose regions have been rewritten."""
-    if not any([e.op is scatter_add for e in graph.eqns]):
-        return graph
-    facts, builder, changed = ConstantIntegers(graph), Builder(), False
-    env = {p: builder.param(p.type, p.hint) for p in graph.params}
-    for eqn in graph.eqns:
-        operands = tuple([env[v] for v in eqn.operands])
-        places = flat_places(facts, eqn) if eqn.op is scatter_add else None
-        reads = None if places is None else reads_of_places(places, addressed_size(eqn))
-        builder.span = eqn.span
-        if reads is None:
-            results = builder.copy(eqn, operands)
-        else:
-            changed = True
-            results = (sum_of_reads(operands, *reads, starts_at_zero=facts.is_zero(eqn.operands[0])),)
-        env.update(zip(eqn.results, results, strict=True))
-    return builder.finish([env[r] for r in graph.results], name=graph.name) if changed else graph
+    found = [e for e in graph.eqns if e.op is scatter_add or e.op is scatter]
+    facts = ConstantIntegers(graph)
+    return replace_equations(graph, {e: emit for e in found if (emit := reads_instead(facts, e)) is not None})
+
+
+def reads_instead(facts: ConstantIntegers, eqn: Eqn) -> EquationEmitter | None:
+    """What emits the gathers in the place of a scatter, if its positions are known and that is cheaper."""
+    places = flat_places(facts, eqn)
+    if places is None:
+        return None
+    if eqn.op is scatter:
+        last = last_writes(places.reshape(-1), addressed_size(eqn))
+        return None if last is None else partial(emit_written, eqn, last)
+    added = np.where(added_where(facts, eqn.operands[1], places.shape), places, -1)
+    reads = reads_of_places(added.reshape(-1), addressed_size(eqn))
+    return None if reads is None else partial(emit_sums, eqn, *reads, facts.is_zero(eqn.operands[0]))
 
 
 def addressed_size(eqn: Eqn) -> int:
@@ -59,7 +61,7 @@ def addressed_size(eqn: Eqn) -> int:
 
 
 def flat_places(facts: ConstantIntegers, eqn: Eqn) -> Array | None:
-    """For each addition the number of its place, or -1 if it is out of range; None if that is not known."""
+    """For each update the number of its place, or -1 if it is out of range; None if that is not known."""
     axes = eqn.attrs["axes"]
     if axes != tuple(range(len(axes))):
         return None
@@ -71,7 +73,7 @@ def flat_places(facts: ConstantIntegers, eqn: Eqn) -> Array | None:
     flat = np.zeros(indices[0].shape, np.int64)
     for i, n in zip(indices, sizes, strict=True):
         flat = flat * n + i
-    return np.where(inside & added_where(facts, eqn.operands[1], flat.shape), flat, -1).reshape(-1)
+    return np.where(inside, flat, -1)
 
 
 def added_where(facts: ConstantIntegers, updates: Value, shape: tuple[int, ...]) -> Array:
@@ -105,20 +107,49 @@ def reads_of_places(places: Array, count: int) -> tuple[Array, Array] | None:
     return reads, present
 
 
-def sum_of_reads(operands: Sequence[Value], reads: Array, present: Array, *, starts_at_zero: bool) -> Value:
+def last_writes(places: Array, count: int) -> Array | None:
+    """For each place the last update that is written there, or -1; None if most places keep what they have."""
+    if count > MAX_PLACES * len(places):
+        return None
+    last = np.full(count, -1, np.int64)
+    there = np.flatnonzero(places >= 0)
+    np.maximum.at(last, places[there], there)
+    return last
+
+
+def emit_sums(
+    eqn: Eqn, reads: Array, present: Array, starts_at_zero: bool, builder: Builder, env: Mapping[Value, Value]
+) -> list[Value]:
     """The array with the updates of each place added."""
-    x, updates = operands[:2]
-    home, index = x.home, tensor_type(operands[2])
+    x, updates = (env[v] for v in eqn.operands[:2])
+    found = read_updates(builder, eqn, updates, reads)
+    if not present.all():
+        found = select.one(mask_of_places(builder, found, present), found, builder.const(0, found.type))
+    added = reduce_sum.one(found, axes=(0,)) if len(reads) > 1 else found
+    total = reshape.one(added, shape=tensor_type(x).shape)
+    return [total if starts_at_zero else x + total]
+
+
+def emit_written(eqn: Eqn, last: Array, builder: Builder, env: Mapping[Value, Value]) -> list[Value]:
+    """The array with the last update of each place in it."""
+    x, updates = (env[v] for v in eqn.operands[:2])
+    found = read_updates(builder, eqn, updates, np.maximum(last, 0)[None])
+    if last.min() < 0:
+        before = reshape.one(x, shape=tensor_type(found).shape)
+        found = select.one(mask_of_places(builder, found, (last >= 0)[None]), found, before)
+    return [reshape.one(found, shape=tensor_type(x).shape)]
+
+
+def read_updates(builder: Builder, eqn: Eqn, updates: Value, reads: Array) -> Value:
+    """The updates with these numbers, a row of places for each row of numbers."""
+    index = tensor_type(eqn.operands[2])
     kept = tensor_type(updates).shape[index.rank :]
     flat = reshape.one(updates, shape=(prod(map(static_size, index.shape)), *kept))
     if np.array_equal(reads, np.arange(static_size(tensor_type(flat).shape[0]))[None]):  # one for each place, in order
-        found = reshape.one(flat, shape=(1, *tensor_type(flat).shape))
-    else:
-        found = gather.one(flat, array_constant(home, reads, Tensor(I32, reads.shape)), axes=(0,))
-    if not present.all():
-        mask = array_constant(home, present, Tensor(BOOL, present.shape))
-        mask = broadcast.one(mask, shape=tensor_type(found).shape, axes=(0, 1))
-        found = select.one(mask, found, home.const(0, found.type))
-    added = reduce_sum.one(found, axes=(0,)) if len(reads) > 1 else found
-    total = reshape.one(added, shape=tensor_type(x).shape)
-    return total if starts_at_zero else x + total
+        return reshape.one(flat, shape=(1, *tensor_type(flat).shape))
+    return gather.one(flat, array_constant(builder, reads, Tensor(I32, reads.shape)), axes=(0,))
+
+
+def mask_of_places(builder: Builder, found: Value, present: Array) -> Value:
+    mask = array_constant(builder, present, Tensor(BOOL, present.shape))
+    return broadcast.one(mask, shape=tensor_type(found).shape, axes=(0, 1))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.ir.builder import Builder
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ops.control.map import map_
 
 GraphRewrite = Callable[[Graph], Graph]  # of a graph whose regions have been rewritten
 LevelRewrite = Callable[[Graph, bool], Graph]  # the same; whether the graph is differentiated
+
+# Emits what stands for an equation, from the values of the new graph by those of the old one; returns its results.
+EquationEmitter = Callable[[Builder, Mapping[Value, Value]], Iterable[Value]]
 
 
 def rewrite_graphs(graph: Graph, rewrite: GraphRewrite) -> Graph:
@@ -39,3 +43,19 @@ def rewrite_levels(graph: Graph, rewrite: LevelRewrite, *, in_maps: bool = False
         return eqn.with_regions([rewritten(r, differentiated or eqn.op.is_derivative) for r in eqn.regions])
 
     return rewritten(graph, False)
+
+
+def replace_equations(graph: Graph, emitters: Mapping[Eqn, EquationEmitter]) -> Graph:
+    """One graph with other equations in the place of some; itself if there are none."""
+    if not emitters:
+        return graph
+    builder = Builder()
+    env = {p: builder.param(p.type, p.hint) for p in graph.params}
+    for eqn in graph.eqns:
+        builder.span = eqn.span
+        if eqn in emitters:
+            results = emitters[eqn](builder, env)
+        else:
+            results = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
+        env.update(zip(eqn.results, results, strict=True))
+    return builder.finish([env[r] for r in graph.results], name=graph.name)

@@ -25,7 +25,7 @@ from difflang.ops.control.checkpoint_block import emit_checkpoint
 from difflang.ops.control.cond import cond
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
-from difflang.passes.graph_levels import rewrite_levels
+from difflang.passes.graph_levels import replace_equations, rewrite_levels
 from difflang.passes.reductions.axis_labels import FreshLabels, Labels, operand_labels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -50,18 +50,8 @@ def index_level(graph: Graph, differentiated: bool) -> Graph:
         return graph
     made = {r: e for e in graph.eqns for r in e.results}
     order = {e: i for i, e in enumerate(graph.eqns)}
-    plans = {e: plan for e in graph.eqns if (plan := plan_selection(e, made, order)) is not None}
-    if not plans:
-        return graph
-    builder = Builder()
-    env = {p: builder.param(p.type, p.hint) for p in graph.params}
-    for eqn in graph.eqns:
-        builder.span = eqn.span
-        if eqn in plans:
-            env[eqn.results[0]] = plans[eqn].emit(builder, env)
-        else:
-            env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
-    return builder.finish([env[r] for r in graph.results], name=graph.name)
+    plans = {e: plan.emit for e in graph.eqns if (plan := plan_selection(e, made, order)) is not None}
+    return replace_equations(graph, plans)
 
 
 class LabeledValue(Struct, frozen=True):
@@ -83,7 +73,7 @@ class Selection(Struct, frozen=True):
     searched: Labels  # the labels of the axes of the extremum
     kept: Labels  # the labels of its result
 
-    def emit(self, builder: Builder, env: Mapping[Value, Value]) -> Value:
+    def emit(self, builder: Builder, env: Mapping[Value, Value]) -> list[Value]:
         """The extremum itself, with the derivative of the selected elements."""
         axes = self.eqn.attrs["axes"]
         x = env[self.eqn.operands[0]]
@@ -95,7 +85,7 @@ class Selection(Struct, frozen=True):
         regions = build_region(types, self.at_selected), build_region(types, self.at_all)
         everywhere = reduce_all.one(known, axes=tuple(range(tensor_type(known).rank)))
         (z,) = builder.emit(cond, [everywhere, position, *inputs], regions)
-        return with_derivative.one(y, z)
+        return [with_derivative.one(y, z)]
 
     def at_all(self, position: Value, *inputs: Value) -> list[Value]:
         """The extremum of the whole operand, recomputed where its derivative needs it."""

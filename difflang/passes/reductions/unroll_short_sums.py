@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
@@ -17,7 +18,7 @@ from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import replace_equations, rewrite_graphs
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MAX_TERMS = 8  # from 16 on the sum along an axis is as fast: its terms fill the registers
@@ -41,18 +42,7 @@ def unroll_level(graph: Graph) -> Graph:
     made = {r: e for e in graph.eqns for r in e.results}
     readers = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
     plans = {e: terms for e in sums if (terms := term_equations(e, made, readers)) is not None}
-    if not plans:
-        return graph
-    builder = Builder()
-    env = {p: builder.param(p.type, p.hint) for p in graph.params}
-    for eqn in graph.eqns:
-        builder.span = eqn.span
-        if eqn in plans:
-            results = (added_terms(builder, eqn, plans[eqn], env),)
-        else:
-            results = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
-        env.update(zip(eqn.results, results, strict=True))
-    return builder.finish([env[r] for r in graph.results], name=graph.name)
+    return replace_equations(graph, {e: partial(added_terms, e, terms) for e, terms in plans.items()})
 
 
 def is_short(eqn: Eqn) -> bool:
@@ -104,13 +94,13 @@ def term_equations(eqn: Eqn, made: MakerMap, readers: Mapping[Value, int]) -> li
     return list(ordered)
 
 
-def added_terms(builder: Builder, eqn: Eqn, terms: list[Eqn], env: Mapping[Value, Value]) -> Value:
+def added_terms(eqn: Eqn, terms: list[Eqn], builder: Builder, env: Mapping[Value, Value]) -> list[Value]:
     """The sum of the terms, one after the other."""
     (axis,) = int_tuple(eqn.attrs["axes"])
     total = term_at(builder, terms, env, axis, 0)
     for i in range(1, static_size(tensor_type(eqn.operands[0]).shape[axis])):
         total = builder.one("add", total, term_at(builder, terms, env, axis, i))
-    return total
+    return [total]
 
 
 def term_at(builder: Builder, terms: list[Eqn], env: Mapping[Value, Value], axis: int, i: int) -> Value:

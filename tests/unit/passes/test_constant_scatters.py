@@ -74,3 +74,34 @@ def test_updates_that_a_known_mask_replaces_by_zeros_are_not_added(wide: bool) -
     assert "scatter_add" not in {e.op.name for e in found.eqns}
     numbers = np.random.default_rng(2).normal(size=(6, 2))
     np.testing.assert_allclose(evaluate(found, numbers), evaluate(graph, numbers), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        np.array([2, 0, 1]),
+        np.array([[2, 0], [1, 2]]),
+        np.array([2, -1, 3, 0]),
+        np.array([1, 1, 1]),
+        np.array([0, 1, 2]),
+    ],
+)
+@pytest.mark.parametrize("item", [(), (2,)])
+def test_writes_are_reads_of_the_last_update_of_each_place(places: np.ndarray, item: tuple[int, ...]) -> None:
+    home = Builder()
+    x, updates = home.param(Tensor(F64, (3, *item))), home.param(Tensor(F64, (*places.shape, *item)))
+    at = array_constant(home, places.astype(np.int32), Tensor(I32, places.shape))
+    graph = home.finish([OPS["scatter"].one(x, updates, at, axes=(0,))])
+    found = scatters_to_gathers(graph)
+    assert "scatter" not in {e.op.name for e in found.eqns}
+    arrays = [np.random.default_rng(1).normal(size=p.type.shape) for p in graph.params]
+    np.testing.assert_array_equal(evaluate(found, *arrays), evaluate(graph, *arrays))
+
+
+def test_few_writes_to_a_long_array_stay() -> None:
+    home = Builder()
+    x, updates = home.param(Tensor(F64, (17,))), home.param(Tensor(F64, (2,)))
+    graph = home.finish(
+        [OPS["scatter"].one(x, updates, array_constant(home, np.array([3, 5], np.int32), Tensor(I32, (2,))), axes=(0,))]
+    )
+    assert scatters_to_gathers(graph) is graph
