@@ -103,7 +103,7 @@ def test_a_file_that_does_not_check(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_loading_it_imports_nothing_and_collecting_not_jax(project: Path) -> None:
+def test_loading_it_imports_only_the_flags_of_xla_and_collecting_not_jax(project: Path) -> None:
     code = (
         "import sys, pytest\nimport difflang.plugin\n"
         "early = sorted(m for m in sys.modules if m.startswith(('difflang.', 'numpy', 'jax')))\n"
@@ -112,7 +112,9 @@ def test_loading_it_imports_nothing_and_collecting_not_jax(project: Path) -> Non
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=project, env=alone(), capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines()[-1] == "['difflang.plugin'] True False", done.stdout
+    assert (
+        done.stdout.splitlines()[-1] == "['difflang.base', 'difflang.base.xla_flags', 'difflang.plugin'] True False"
+    ), done.stdout
 
 
 def test_installing_difflang_installs_it() -> None:
