@@ -104,9 +104,18 @@ def largest_bytes(eqns: Iterable[Eqn]) -> int:
 
 
 def rereads(plan: TilePlan) -> bool:
-    """Whether an array is in memory even where nothing is differentiated: a product, or one that is read twice."""
+    """Whether an array is in memory even where nothing is differentiated: a product, one that is read twice, or one
+    that is reduced again.
+    """
     readers: dict[Value, set[Eqn]] = {}
-    for eqn, _, operands in plan.steps:
+    summed: set[Value] = set()  # large sums, and what is computed from them elementwise
+    for eqn, axis, operands in plan.steps:
+        if any([at.value in summed for at in operands]):
+            if eqn.op in REDUCTIONS:
+                return True
+            summed.update(eqn.results if eqn.op.elementwise else ())
+        if axis >= 0 and eqn.op in MATERIALIZED and is_large(eqn.results[0]):
+            summed.add(eqn.results[0])
         for at in operands:
             readers.setdefault(at.value, set()).add(eqn)
     large = [e for e, axis, _ in plan.steps if axis >= 0 and e.op in MATERIALIZED and is_large(e.results[0])]

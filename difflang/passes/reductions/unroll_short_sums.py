@@ -21,7 +21,9 @@ from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.graph_levels import replace_equations, rewrite_graphs
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
-MAX_TERMS = 8  # from 16 on the sum along an axis is as fast: its terms fill the registers
+MAX_TERMS = 8
+# Each more takes 20 to 40 ms to compile. Where the terms take so many bytes, a thousand runs or steps win that back.
+MAX_TERMS_OF_LARGE, LARGE_BYTES = 32, 1 << 22
 MAX_SHARED_TERMS = 4  # where others need what the terms are computed from too, so that it is computed twice
 MAX_EQUATIONS = 16  # from which one term is computed; each is emitted for every term
 MIN_BYTES = 1 << 15  # of all terms: what fits into the first cache is added in no time
@@ -52,7 +54,8 @@ def is_short(eqn: Eqn) -> bool:
     type = tensor_type(eqn.operands[0])
     (axis,) = int_tuple(eqn.attrs["axes"])
     known = all([isinstance(n, int) for n in type.shape]) and type.dtype in FLOATS[2:]
-    return known and type.shape[axis] in range(2, MAX_TERMS + 1) and type.bytes >= MIN_BYTES
+    most = MAX_TERMS_OF_LARGE if type.bytes >= LARGE_BYTES else MAX_TERMS
+    return known and type.shape[axis] in range(2, most + 1) and type.bytes >= MIN_BYTES
 
 
 def term_equations(eqn: Eqn, made: MakerMap, readers: Mapping[Value, int]) -> list[Eqn] | None:

@@ -110,6 +110,15 @@ def test_compiled_as_interpreted() -> None:
     np.testing.assert_allclose(gradient(X[47], Y), gradient.interpret(X[47], Y), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("body", "tiled"), [(PROGRAMS["nearest"], True), ("sum(for i, c => x[i, c] * y[0, c])", False)]
+)
+def test_of_values_sums_are_tiled_that_are_reduced_again(body: str, tiled: bool) -> None:
+    module = program(body)
+    assert (" = loop " in module.f.ir("optimized", X[48], Y)) == tiled
+    np.testing.assert_allclose(module.f(X[48], Y), module.f.interpret(X[48], Y), rtol=1e-12)
+
+
 def test_small_arrays_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "MIN_BYTES", 1 << 20)
     assert "loop" not in program(PROGRAMS["mixture"]).f.grad("y").ir("optimized", X[48], Y)

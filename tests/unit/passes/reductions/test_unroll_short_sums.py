@@ -75,6 +75,15 @@ def test_what_is_stored_or_long_is_summed_along_its_axis() -> None:
     assert d in sizes_summed(long.lower(RNG.normal(size=(5, d)), RNG.normal(size=(4, d))).graph)
 
 
+def test_more_terms_of_large_arrays_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = passes.MAX_TERMS + 1
+    shapes = RNG.normal(size=(5, d)), RNG.normal(size=(4, d))
+    monkeypatch.setattr(passes, "LARGE_BYTES", 5 * 4 * d * 8)
+    assert d not in sizes_summed(program(PROGRAMS["distances"]).lower(*shapes).graph)
+    monkeypatch.setattr(passes, "LARGE_BYTES", 5 * 4 * d * 8 + 1)
+    assert d in sizes_summed(program(PROGRAMS["distances"]).lower(*shapes).graph)
+
+
 def test_what_others_need_is_computed_twice_for_few_terms_only() -> None:
     d = passes.MAX_SHARED_TERMS + 1
     slope = program(PROGRAMS["distances"]).grad("p")
