@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from difflang.base.diagnostics import printable
 from difflang.base.source_files import write_or_report
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
@@ -98,6 +96,7 @@ def format_from_suffix(out: Path | None) -> str:
 def render_format(found: VizResult, form: str) -> str:
     """The diagrams in a format."""
     from difflang.tools.viz import dot_and_mermaid
+    from difflang.tools.viz.html_page import html_page
 
     match form:
         case "dot":
@@ -107,38 +106,7 @@ def render_format(found: VizResult, form: str) -> str:
         case "json":
             return json_text(list(map(dot_and_mermaid.picture_as_json, found.pictures))) + "\n"
         case "html":
-            return html_page(found)
+            source = found.decl.span.source
+            return html_page(found.pictures, source, f"{source.name}:{found.decl.name}")
         case _:
             return dot_and_mermaid.svg(found.pictures)
-
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 0; height: 100vh; display: grid; grid-template-rows: auto 1fr;
-  grid-template-columns: minmax(16rem, 32%) 1fr; }
-h1 { font-size: 1.1rem; margin: .7rem 1rem; grid-column: 1 / 3; } h1 code { font-size: 1.1rem; }
-.picture, pre { overflow: auto; margin: 0; border-top: 1px solid #8884; } .picture { border-left: 1px solid #8884; }
-.picture svg { display: block; margin: auto; }
-pre { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; padding: .6rem 0; }
-pre span { display: block; padding: 0 .8rem; width: max-content; min-width: 100%; box-sizing: border-box; }
-pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target { background: #fb8f4455; }
-@media (max-width: 50rem) { body { display: block; } }
-"""
-
-
-def html_page(found: VizResult) -> str:
-    """The program beside its diagram. A box links to its line; there are no scripts and no external resources."""
-    from difflang.tools.viz.dot_and_mermaid import svg
-
-    source = found.decl.span.source
-    count = source.position(len(source.text.rstrip()))[0]
-    lines = [html.escape(printable(source.line(n))) for n in range(1, count + 1)]
-    width = len(str(count))
-    listing = "".join(f'<span id="L{n}"><i>{n:>{width}}</i>  {line}</span>' for n, line in enumerate(lines, 1))
-    title = html.escape(printable(f"{source.name}:{found.decl.name}"))
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
-        f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}</style>\n</head>\n<body>\n'
-        f"<h1><code>{title}</code></h1>\n"
-        f'<pre>{listing}</pre>\n<div class="picture">\n{svg(found.pictures, source)}</div>\n</body>\n</html>\n'
-    )
