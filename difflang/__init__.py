@@ -72,7 +72,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name of the package on first access."""
     from importlib import import_module
 
-    if name in ("bridge", "runtime"):
+    if name in ("bridge", "graph", "runtime"):
         return import_module(f"difflang.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'difflang' has no attribute {name!r}")

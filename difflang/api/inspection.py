@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -13,16 +13,16 @@ from difflang.api.option_values import parse_budget
 from difflang.api.signature import innermost_function
 from difflang.api.transforms import TransformMixin, WrtSpec, wrt_list
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest_word
+from difflang.base.error_codes import nearest_word, suggestion
 from difflang.base.errors import CheckError, classify_errors
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.callable_graph import finalize_within_limit
 from difflang.execution.check_failures import with_check_number
-from difflang.ir.graph import Graph
+from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.text_printer import graph_to_text
-from difflang.lower.lowering_pipeline import graph_at_stage
+from difflang.lower.lowering_pipeline import STAGES, graph_at_stage
 from difflang.runtime.compile import compile_lowered, options_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
@@ -34,6 +34,9 @@ from difflang.tools.memory_report import graph_memory
 from difflang.types.function_code import FnCode
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
+
+if TYPE_CHECKING:
+    from difflang.graph.computational_graph import Graph
 
 
 class InspectMixin(TransformMixin):
@@ -94,6 +97,28 @@ class InspectMixin(TransformMixin):
         """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
         with classify_errors():
             return graph_to_text(graph_at_stage(self._elaborate(specs, named).graph, stage))
+
+    def graph(self, *specs: Any, stage: str = "ir", **named: Any) -> Graph:
+        """The program's graph as an object, at a stage of `ir`: see `difflang.graph`.
+
+        Its inputs are the arrays of the arguments, then a random key if it draws numbers, then arrays of the file.
+        Errors: DL1207 for an unknown stage; those of `ir`.
+        """
+        from difflang.graph.computational_graph import Graph
+        from difflang.graph.run_graph import RunContext
+
+        if stage not in STAGES:
+            with classify_errors():
+                raise make_error("DL1207", f"there is no stage `{stage}`", help=suggestion(stage, STAGES))
+        with classify_errors():
+            session = Session()
+            entry = self.loaded.elaborate_call(
+                self.__name__, self.function_type, self._argument_specs(specs, named), session
+            )
+            with self.loaded.lock:
+                constants = self.loaded.constants(entry)
+            context = RunContext(session, self.loaded.lock, constants, entry.random, entry.limit)
+            return Graph(graph_at_stage(entry.graph, stage), context, can_fail=entry.fails)
 
     def memory(
         self,
@@ -190,7 +215,7 @@ def undetermined_sizes(error: DifflangError, dims: Sequence[str]) -> DifflangErr
 class Lowered:
     """A program for XLA before compilation. `graph` is what it was lowered from."""
 
-    def __init__(self, graph: Graph, program: Any, entry: ElaboratedCall) -> None:
+    def __init__(self, graph: IrGraph, program: Any, entry: ElaboratedCall) -> None:
         self.graph, self.entry, self._program = graph, entry, program
 
     def as_text(self, debug_info: bool = False) -> str:

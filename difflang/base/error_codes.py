@@ -223,6 +223,8 @@ CODE_TITLES: dict[str, str] = {
     "DL1240": "a function that cannot be exported",
     "DL1241": "a file that is not an artifact, or is damaged",
     "DL1242": "an artifact in a newer format",
+    "DL1250": "an edit that a graph does not allow",
+    "DL1251": "a pass on a graph that cannot run or breaks its promise",
 }
 
 

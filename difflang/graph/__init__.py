@@ -1,0 +1,17 @@
+"""Computational graphs in the hand: `from difflang import graph as dg`.
+
+`f.graph(…)` of a loaded function, `parse`, `Graph.from_json` and `build` give a `Graph`, which can be read, run, drawn,
+edited and rewritten by passes. The IR itself is in `difflang.ir`.
+"""
+
+from __future__ import annotations
+
+from difflang.graph.builder import GraphBuilder
+from difflang.graph.computational_graph import Graph
+from difflang.graph.graph_passes import GraphPass, graph_pass, passes
+from difflang.graph.graph_view import Equation, Value
+from difflang.graph.new_graph import build
+
+__all__ = ["Equation", "Graph", "GraphBuilder", "GraphPass", "Value", "build", "graph_pass", "parse", "passes"]
+
+parse = Graph.parse

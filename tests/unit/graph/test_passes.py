@@ -1,0 +1,159 @@
+"""Passes on graphs: those of the compiler by name, those of users, and the facts that travel with a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import difflang
+from difflang import graph as dg
+from difflang.graph.graph_passes import PASSES
+
+MODULE = difflang.loads(
+    """fn f(x: f64[n], k: i32) -> f64 {
+  assert x[0] > 0.0, "positive"
+  let a = sin(x) + sin(x)
+  var s = sum(a * x)
+  for i in 0..n { s += cos(x[i]) * x[k] }
+  if s > 1.0 { s^2 } else { s }
+}
+fn h(x: f64) -> f64 = sin(x) * x
+""",
+    "m.dfl",
+)
+F = MODULE.f.graph("f64[3]", "i32")
+H = MODULE.h.graph(stage="optimized")
+GRADIENT = MODULE.f.grad("x").graph("f64[3]", "i32")
+X = np.array([1.0, 2.0, 0.5])
+
+
+@pytest.fixture(autouse=True)
+def forget_passes() -> Iterator[None]:
+    known = dict(PASSES)
+    yield
+    PASSES.clear()
+    PASSES.update(known)
+
+
+def report(call: Any) -> str:
+    with pytest.raises(difflang.DifflangError) as caught:
+        call()
+    assert [d.code for d in caught.value.diagnostics] == ["DL1251"]
+    return caught.value.render()
+
+
+def test_every_pass_of_the_compiler_is_listed() -> None:
+    found = {p.name: p for p in dg.passes()}
+    assert {"cse", "dce", "inline", "simplify", "differentiate", "contract"} <= set(found)
+    assert found["contract"].needs == ("differentiated",) and found["differentiate"].gives == ("differentiated",)
+    assert all(p.help and p.changes_graph for p in found.values())
+    assert repr(found["cse"]) == "<pass cse: equations that compute the same values are computed once>"
+
+
+def test_passes_are_applied_in_order() -> None:
+    g = F.apply("inline", "cse", "dce")
+    assert [e.op for e in g.equations].count("sin") == 1 and g == F.apply("inline").apply("cse").apply("dce")
+    assert g.apply("dce") is g and F.apply() is F
+    np.testing.assert_allclose(g.run(X, 1)[0], MODULE.f(X, 1))
+
+
+@pytest.mark.parametrize("name", [p.name for p in dg.passes()])
+def test_each_pass_of_the_compiler_keeps_the_value(name: str) -> None:
+    before = GRADIENT.apply("inline", "differentiate", "inline", "dce")
+    np.testing.assert_allclose(
+        before.apply(name).run(X, 1, engine="interpret")[0], MODULE.f.grad("x")(X, 1), rtol=1e-12
+    )
+
+
+def test_facts_travel_until_the_graph_changes() -> None:
+    @dg.graph_pass("count", needs=["shapes"], gives=["equations"], changes_graph=False)
+    def count(g: dg.Graph) -> int:
+        """How many equations there are."""
+        return len(list(g.walk()))
+
+    g = H.apply("count")
+    assert g.facts == {"equations": 2} and H.facts == {} and g == H
+    assert g.apply("dce").facts == {"equations": 2}, "nothing was dropped"
+    assert g.rename(name="other").facts == {}
+    counted = F.apply("count")
+    assert counted.apply("inline").facts == {}
+    assert count(H) == 2 and dg.passes()[-1].help == "How many equations there are."
+    with pytest.raises(TypeError):
+        g.facts["equations"] = 3  # type: ignore[index]
+
+
+def test_several_facts_are_a_dict() -> None:
+    @dg.graph_pass("measure", gives=["first", "last"], changes_graph=False)
+    def measure(g: dg.Graph) -> dict[str, str]:
+        return {"first": g.equations[0].op, "last": g.equations[-1].op}
+
+    assert H.apply("measure").facts == {"first": "sin", "last": "mul"}
+    assert measure(H)["first"] == "sin"
+
+
+def test_a_pass_of_a_user_changes_the_graph() -> None:
+    @dg.graph_pass("clipped", gives=["clipped"], help="sines are between 0 and 1")
+    def clipped(g: dg.Graph) -> dg.Graph:
+        for equation in g.equations:
+            if equation.op == "sin":
+                g = g.replace(equation.outputs[0], with_=lambda b, v: b.max(v, 0.0))
+        return g
+
+    @dg.graph_pass("after", needs="clipped")
+    def after(g: dg.Graph) -> dg.Graph:
+        return g
+
+    g = H.apply("clipped")
+    assert [e.op for e in g.equations] == ["sin", "const", "max", "mul"] and g.facts == {"clipped": True}
+    assert float(g.run(-1.0)[0]) == 0.0
+    assert g.apply("after").facts == {"clipped": True} and clipped(H) == g and after(H) is H
+    assert "apply `clipped` first" in report(lambda: H.apply("after"))
+
+
+def test_a_missing_fact_names_the_pass_that_gives_it() -> None:
+    text = report(lambda: GRADIENT.apply("contract"))
+    assert "`contract` needs `differentiated`" in text and "apply `differentiate` first" in text
+    with dg.build(x="f64[n]") as b:
+        b.output(b.x)
+    dg.graph_pass("sized", needs=["shapes"])(lambda g: g)
+    assert "with_sizes" in report(lambda: b.graph.apply("sized"))
+    assert b.graph.with_sizes(n=3).apply("sized").inputs[0].shape == (3,)
+    dg.graph_pass("lost", needs=["nowhere"])(lambda g: g)
+    assert "no pass gives it" in report(lambda: H.apply("lost"))
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "parts"),
+    [
+        (lambda g: None, {}, ["`bad` returned a NoneType instead of a graph"]),
+        (lambda g: g.text(), {}, ["`bad` returned a str"]),
+        (lambda g: g.with_outputs(g["x"], g["x"]), {}, ["`bad` changed the type", "(f64[]) -> (f64[], f64[])"]),
+        (lambda g: g.replace(g["x"], with_=lambda b, v: b.convert(v, dtype="f32")), {}, ["`bad` failed", "m.dfl:8:23"]),
+        (lambda g: 3, {"gives": ["a", "b"], "changes_graph": False}, ["a dict of a, b", "an int"]),
+        (lambda g: {"a": 1}, {"gives": ["a", "b"], "changes_graph": False}, ["a dict of a, b", "returned a"]),
+    ],
+)
+def test_a_pass_that_breaks_its_promise_is_named(function: Any, options: dict[str, Any], parts: list[str]) -> None:
+    dg.graph_pass("bad", **options)(function)
+    text = report(lambda: H.apply("bad"))
+    assert all(part in text for part in parts), text
+
+
+def test_a_fault_in_a_pass_is_its_own() -> None:
+    dg.graph_pass("faulty")(lambda g: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        H.apply("faulty")
+
+
+def test_a_pass_that_cannot_be_declared() -> None:
+    assert "the compiler has a pass `cse`" in report(lambda: dg.graph_pass("cse"))
+    assert "gives a fact" in report(lambda: dg.graph_pass("idle", changes_graph=False))
+
+
+def test_an_unknown_pass_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(difflang.CheckError) as caught:
+        H.apply("cze")
+    assert [d.code for d in caught.value.diagnostics] == ["DL0201"] and "did you mean `cse`" in caught.value.render()
