@@ -45,7 +45,8 @@ def type_from_spec(spec: Any) -> Type:
 def number_for(value: Any, type: Type) -> complex:
     """A number that a constant of the type holds. Errors: DL1205."""
     number: Any = value.item() if isinstance(value, np.generic) else value
-    assert isinstance(type, Tensor)
+    if not isinstance(type, Tensor):
+        raise graph_error("DL1205", f"no number is a {type}")
     kind = type.dtype.kind
     classes: dict[str, tuple[Any, ...]] = {
         "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float), "complex": (int, float, complex)

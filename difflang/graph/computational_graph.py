@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
+from difflang.base.wording import with_article
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.graph.builder import GraphBuilder
 from difflang.graph.drawing import draw, notebook_html
@@ -85,6 +86,8 @@ class Graph(GraphView):
 
         A text does not tell that the last results are those of checks: they are outputs like others. Errors: DL1203.
         """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise graph_error("DL1203", f"the text of a graph is a `str`, not {with_article(type(text).__name__)}")
         with classify_errors():
             return cls(graph_from_text(text))
 

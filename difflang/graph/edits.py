@@ -82,9 +82,9 @@ def with_outputs(root: IrGraph, values: Sequence[Value], kept: int) -> IrGraph:
 def rename_values(root: IrGraph, names: Mapping[Value, str], name: str | None) -> IrGraph:
     """The graph with other names for some values, and maybe for itself. Errors: DL1250 for a value of another graph."""
     for value, text in names.items():
+        scope = defining_graph(root, value)
         if not text or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise graph_error("DL1250", f"{text!r} is no name for `%{value.name}`")
-        scope = defining_graph(root, value)
         new = renamed(scope, {value.ir: IrValue(value.ir.type, value.ir.home, text)})
         root = replace_region(root, scope, new)
     if name is not None:

@@ -104,7 +104,7 @@ def names_of(facts: Sequence[str]) -> tuple[str, ...]:
 def apply_pass(graph: G, name: str) -> G:
     """The graph after a pass. Errors: DL0201 for an unknown pass; DL1251 if it cannot run or breaks its promise."""
     if name not in PASSES:
-        raise unknown_pass(name, PASSES)
+        raise unknown_pass(str(name), PASSES)
     found = PASSES[name]
     for fact in found.needs:
         if not fact_holds(graph, fact):

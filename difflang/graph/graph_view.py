@@ -199,6 +199,8 @@ class GraphView:
 
         Errors: KeyError, with the nearest name; for a name of several regions, which have names of their own.
         """
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("`g[name]` takes the name of a value, and `g.equations` are the equations of a graph")
         key = name.removeprefix("%")
         if key in self._names.by_name:
             return Value(self._names.by_name[key], self)

@@ -151,6 +151,7 @@ def built(body: Any) -> Any:
         (built(lambda b: b.convert(b.x)), "DL1250", "its attributes are `dtype`"),
         (built(lambda b: b.n + 0.5), "DL1205", "0.5 is not an i32"),
         (built(lambda b: b.n + (1 << 40)), "DL1205", "out of the range of i32"),
+        (built(lambda b: b.const(1.0, "history[f64[]]")), "DL1205", "no number is a history[f64[]]"),
         (built(lambda b: b.const(1.0)), "DL1210", "has no type"),
         (built(lambda b: b.const(np.array(["a"]))), "DL1210", "no constant"),
         (built(lambda b: b.cond(True, lambda b: 1, lambda b: 2)), "DL1250", "the condition is a value"),

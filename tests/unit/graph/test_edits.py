@@ -155,6 +155,7 @@ def test_sizes_become_numbers() -> None:
         (lambda: F.with_outputs("x"), ["is not a value"]),
         (lambda: F.rename({A: ""}), ["'' is no name"]),
         (lambda: F.rename({OTHER.graph["x"]: "y"}), ["belongs to another graph"]),
+        (lambda: F.rename({"x": "y"}), ["'x' is not a value"]),
         (lambda: F.with_sizes(n=3), ["no size `n`"]),
         (lambda: OTHER.graph["x"] + 1.0, ["finished"]),
         (lambda: A * P, ["`mul` adds an equation"]),

@@ -116,6 +116,19 @@ def test_a_text_is_parsed_to_an_equal_graph() -> None:
     assert len(dg.parse(G.text()).outputs) == 4, "a text does not tell of checks"
 
 
+def test_a_graph_is_indexed_by_names_only() -> None:
+    with pytest.raises(TypeError, match="takes the name of a value"):
+        list(WAVE)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("text", [None, b"graph", 3])
+def test_what_is_no_text_is_an_error(text: object) -> None:
+    for read, code in ((dg.parse, "DL1203"), (dg.Graph.from_json, "DL1204")):
+        with pytest.raises(difflang.ParseError) as caught:
+            read(text)  # type: ignore[arg-type]
+        assert codes(caught.value) == [code]
+
+
 def test_a_wrong_text_is_an_error() -> None:
     with pytest.raises(difflang.ParseError) as caught:
         dg.parse("graph @f(%x: f64[]) { yield %y }")
