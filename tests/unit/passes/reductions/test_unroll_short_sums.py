@@ -21,6 +21,8 @@ PROGRAMS = {
     "weighted": "sum(for i, j => sin(sum(for a => abs(p[i, a] - c[j, a]) * f64(a) * 0.5)))",
     "forces": "sum(for i => norm(sum(for j => (p[i] - c[j]) / (0.1 + sum((p[i] - c[j])^2))^1.5)))",
     "first axis": "sum(for i, j => cos(sum(for a => p[i, a] * 2.0 - c[j, a] / (1.0 + p[i, a]^2))))",
+    "quadratic forms": "sum(for i, j => exp(-sum((c[..d] @ (p[i] - c[j]))^2)))",
+    "two products": "sum(for i, j => tanh(sum(for a in 0..d => dot(c[a], p[i] - c[j]) * dot(p[a], p[i] * c[j]))))",
     "in a loop": "{ var s = 0.0\n"
     " for t in 0..3 { s = tanh(s) + sum(for i, j => exp(-f64(t) * sum((p[i] - c[j])^2))) }\n s }",
 }
