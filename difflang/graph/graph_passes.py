@@ -42,6 +42,9 @@ class GraphWithFacts(Protocol):
     @property
     def facts(self) -> Mapping[str, Any]: ...
 
+    @property
+    def can_fail(self) -> bool: ...
+
     def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None) -> Any: ...
 
 
@@ -103,7 +106,7 @@ def names_of(facts: Sequence[str]) -> tuple[str, ...]:
 
 def apply_pass(graph: G, name: str) -> G:
     """The graph after a pass. Errors: DL0201 for an unknown pass; DL1251 if it cannot run or breaks its promise."""
-    if name not in PASSES:
+    if not isinstance(name, str) or name not in PASSES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown_pass(str(name), PASSES)
     found = PASSES[name]
     for fact in found.needs:
@@ -133,8 +136,12 @@ def rewritten(graph: G, found: GraphPass, result: Any) -> G:
         message = f"the pass `{found.name}` changed the type of the graph from {before} to {after}"
         way = "a pass keeps inputs and outputs: call a function that does not"
         raise graph_error("DL1251", message, help=way)
+    if result.can_fail != graph.can_fail:
+        message = f"the pass `{found.name}` {'added' if result.can_fail else 'dropped the'} checks of the program"
+        raise graph_error("DL1251", message, help="a graph that was parsed or built has none: edit the graph that came")
+    # In the program of the graph that the pass got: one from JSON knows neither its arrays nor its random key.
     gives = {fact: True for fact in found.gives if fact not in result.facts}
-    return result.derive(result.ir, {**result.facts, **gives}) if gives else result
+    return result if result is graph and not gives else graph.derive(result.ir, {**result.facts, **gives})
 
 
 def given_facts(found: GraphPass, result: Any) -> dict[str, Any]:

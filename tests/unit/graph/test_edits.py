@@ -182,3 +182,10 @@ def test_a_builder_is_closed_after_its_edit() -> None:
     ((b, v),) = kept
     with pytest.raises(difflang.ArgumentError, match="finished"):
         b.sin(v)
+
+
+def test_inside_an_edit_the_equation_is_that_of_the_graph_as_it_is() -> None:
+    g = difflang.loads("fn f(x: f64) -> f64 = tanh(tanh(x))").f.graph(stage="optimized")
+    for e in g.equations:
+        g = g.replace(e.outputs[0], with_=lambda b, v: b.erf(v.equation.inputs[0]))
+    assert [e.op for e in g.apply("dce").equations] == ["erf", "erf"]

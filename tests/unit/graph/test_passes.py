@@ -157,3 +157,20 @@ def test_an_unknown_pass_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(difflang.CheckError) as caught:
         H.apply("cze")
     assert [d.code for d in caught.value.diagnostics] == ["DL0201"] and "did you mean `cse`" in caught.value.render()
+
+
+def test_a_pass_keeps_the_checks_of_the_program() -> None:
+    dg.graph_pass("unchecked")(lambda g: dg.parse(g.text()))
+    assert "`unchecked` dropped the checks" in report(lambda: F.apply("unchecked"))
+    assert H.apply("unchecked") == H
+
+
+def test_a_pass_through_json_keeps_the_arrays_of_the_program() -> None:
+    scaled = difflang.loads("let scale = [2.0, 3.0]\nfn f(x: f32[2]) -> f32[2] = x * scale").f.graph()
+    dg.graph_pass("reread")(lambda g: dg.Graph.from_json(g.to_json()))
+    np.testing.assert_array_equal(scaled.apply("reread").run(np.ones(2, np.float32))[0], [2.0, 3.0])
+
+
+def test_what_is_no_name_is_no_pass() -> None:
+    with pytest.raises(difflang.CheckError, match=r"no pass `\['dce'\]`"):
+        H.apply(["dce"])  # pyright: ignore[reportArgumentType]
