@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct, field
 
+from difflang.base.wording import count_of
 from difflang.ir.array_types import Array, Jax, JaxArray, NestedNumbers
 from difflang.ir.graph import Attr, Eqn, Value, Values
 from difflang.ir.op import (
@@ -22,6 +24,7 @@ from difflang.ir.op import (
     Inactive,
     Inactivity,
     JvpRule,
+    LowerRule,
     Op,
     OperandJvpRules,
     OperandRules,
@@ -106,10 +109,12 @@ def static_size(size: Dim) -> int:
     return cast(int, size)
 
 
-def same_type_rule(accepts: tuple[DType, ...]) -> TensorTypeRule:
-    """All operands and the result have one type."""
+def same_type_rule(accepts: tuple[DType, ...], count: int) -> TensorTypeRule:
+    """All operands, `count` of them, and the result have one type."""
 
     def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Attr) -> Tensor:
+        if 1 + len(others) != count:
+            same.require(False, "takes {}, not {}", count_of(count, "operand"), 1 + len(others))
         if accepts:
             same.accepts(x, accepts)
         for other in others:
@@ -155,22 +160,30 @@ def elementwise_op(
     name: str,
     *,
     reference: ArrayReferenceRule,
+    lower: LowerRule,
     accepts: tuple[DType, ...],
     samples: OpSamples,
     traits: tuple[Trait, ...] = (),
     **facts: Any,
 ) -> Op:
-    """An elementwise op on arrays of one type, whether differentiable or not."""
+    """An elementwise op on arrays of one type, as many as its lowering takes, whether differentiable or not."""
     op = Op(
         name,
-        type=same_type_rule(accepts),
+        type=same_type_rule(accepts, operand_count(lower)),
         reference=upcast_half_reference(reference),
+        lower=lower,
         accepts=accepts,
         traits=("elementwise", *traits),
         samples=samples,
         **facts,
     )
     return OPS.declare(op)
+
+
+def operand_count(lower: LowerRule) -> int:
+    """How many arrays a lowering takes, after `jax` and before its attributes."""
+    places = [p for p in signature(lower).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return len(places) - 1
 
 
 def piecewise_constant_op(
@@ -193,7 +206,7 @@ def comparison_op(
     """An elementwise predicate of `count` arrays, without derivative."""
 
     def type(same: TypeSolver, *operands: Tensor) -> Tensor:
-        return Tensor(BOOL, same_type_rule(accepts)(same, *operands).shape)
+        return Tensor(BOOL, same_type_rule(accepts, count)(same, *operands).shape)
 
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)

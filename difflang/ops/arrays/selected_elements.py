@@ -100,7 +100,7 @@ def value_alone(eqn: Eqn, in_reverse: bool) -> Eqn:
 with_derivative = OPS.declare(
     Op(
         "with_derivative",
-        same_type_rule(FLOATS),
+        same_type_rule(FLOATS, 2),
         lambda y, z: y,
         lambda jax, y, z: y,
         traits=("elementwise",),

@@ -63,7 +63,7 @@ def conj_if_complex(y: Value) -> Value:
 
 add = linear_op(
     "add",
-    type=same_type_rule(NUMBERS),
+    type=same_type_rule(NUMBERS, 2),
     jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
     reference=upcast_half_reference(np.add),
@@ -75,7 +75,7 @@ add = linear_op(
 )
 sub = linear_op(
     "sub",
-    type=same_type_rule(NUMBERS),
+    type=same_type_rule(NUMBERS, 2),
     jvp=(lambda d, z, x, y: d, lambda d, z, x, y: -d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: -ct),
     reference=upcast_half_reference(np.subtract),
@@ -87,7 +87,7 @@ sub = linear_op(
 )
 neg = linear_op(
     "neg",
-    type=same_type_rule(NUMBERS),
+    type=same_type_rule(NUMBERS, 1),
     transpose=(lambda ct, x: -ct,),
     reference=upcast_half_reference(np.negative),
     lower=lambda jax, x: jax.lax.neg(x),
@@ -98,7 +98,7 @@ neg = linear_op(
 )
 mul = multilinear_op(
     "mul",
-    type=same_type_rule(NUMBERS),
+    type=same_type_rule(NUMBERS, 2),
     transpose=(lambda ct, x, y: ct * conj_if_complex(y), lambda ct, x, y: ct * conj_if_complex(x)),
     reference=upcast_half_reference(np.multiply),
     lower=lambda jax, x, y: jax.lax.mul(x, y),
@@ -127,7 +127,7 @@ def exact_inverse(y: np.floating[Any]) -> np.floating[Any] | None:
 div = OPS.declare(
     Op(
         "div",
-        type=same_type_rule(FLOATS + COMPLEXES),
+        type=same_type_rule(FLOATS + COMPLEXES, 2),
         # Not `z / y`, which XLA turns into a quotient by a square that overflows or underflows earlier; nor
         # `d / y * z`, where `d / y` may overflow and, transposed, `ct * z`.
         traits=("elementwise", "cheap", "keeps sign", "correctly rounded", "accepts fill"),
@@ -310,7 +310,7 @@ imag = complex_part_op(
 )
 conj = linear_op(
     "conj",
-    type=same_type_rule(COMPLEXES),
+    type=same_type_rule(COMPLEXES, 1),
     transpose=(lambda ct, z: conj.one(ct),),
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),

@@ -102,7 +102,7 @@ def unwrap_single_result(results: Sequence[Result]) -> Result | tuple[Result, ..
 
 def sincos_type(same: TypeSolver, x: Tensor, *, gives: tuple[str, ...]) -> Tensor | tuple[Tensor, ...]:
     same.require(bool(gives) and OPS_BY_NAME.keys() >= {*gives}, "sin_and_cos: cannot give {}", gives)
-    return unwrap_single_result([same_type_rule((F32, F64))(same, x)] * len(gives))
+    return unwrap_single_result([same_type_rule((F32, F64), 1)(same, x)] * len(gives))
 
 
 def sincos_reference(x: Array, *, gives: tuple[str, ...]) -> Array | tuple[Array, ...]:

@@ -24,7 +24,7 @@ def declare_transfer(name: str, space: str, doc: str) -> Op:
     """An op that copies an array into one of JAX's memory spaces."""
     return linear_op(
         name,
-        type=same_type_rule((*NUMBERS, BOOL)),
+        type=same_type_rule((*NUMBERS, BOOL), 1),
         transpose=(lambda ct, x: ct,),
         reference=np.asarray,
         lower=lambda jax, x: jax.device_put(x, getattr(jax.memory.Space, space)),

@@ -218,3 +218,9 @@ def test_a_large_graph_is_folded() -> None:
         b.output(y)
     assert len(b.graph.show("mermaid")) < len(b.graph.show("mermaid", everything=True))
     assert np.isfinite(b.graph.run(1.0)[0])
+
+
+@pytest.mark.parametrize("equation", ["f64[3] = sin %x, %x", "f64[3] = sub %x", "f64[3] = clamp %x, %x", "bool[3] = lt %x"])
+def test_an_op_with_too_many_or_too_few_operands_is_an_error(equation: str) -> None:
+    with pytest.raises(difflang.ParseError, match=r"takes \d operands?, not \d"):
+        dg.parse(f"graph @f(%x: f64[3]) {{ %0: {equation} yield %0 }}")
