@@ -78,6 +78,10 @@ class GraphBuilder:
         self.require_open()
         if isinstance(value, (np.ndarray, np.generic)) and type is None:
             return self.array(np.asarray(value))
+        if not isinstance(value, (bool, int, float, complex, np.generic)):
+            way = "an array of NumPy is one without a type: `b.const(np.array([1.0, 2.0]))`"
+            what = with_article(value.__class__.__name__)
+            raise graph_error("DL1205", f"{what} is not a number for a constant", help=way)
         if type is None:
             raise graph_error("DL1210", f"the constant {value!r} has no type", help=f'write `b.const({value}, "f64")`')
         wanted = type.ir.type if isinstance(type, Value) else type_from_spec(type)
@@ -90,12 +94,14 @@ class GraphBuilder:
         return Value(array_constant(self.home, numbers, Tensor(dtype, numbers.shape)), self)
 
     def sum(self, x: Value, axes: Sequence[int] | None = None) -> Value:
-        """The sum along some axes, by default along all."""
-        rank = len(x.shape)
-        return self.emit_named("reduce_sum", x, axes=tuple(range(rank) if axes is None else axes))
+        """The sum along some axes, by default along all. Errors: DL1250 for axes that the value does not have."""
+        rank = len(require_value(x, "what is summed").shape)
+        return self.emit_named("reduce_sum", x, axes=tuple(range(rank)) if axes is None else axes)
 
     def named(self, name: str, value: Value) -> Value:
         """The value, which is called `name` from now on. Errors: DL1250 for a value of another graph."""
+        require_value(value, "what gets a name")
+        require_name(name, value)
         if not any(value.ir in eqn.results for eqn in self.home.eqns):
             raise graph_error("DL1250", f"`%{value.name}: {value.type}` is not computed here", help="`rename` may help")
         value.ir.hint = name
@@ -189,7 +195,7 @@ class GraphBuilder:
         exact = not isinstance(count, Value)
         if exact and (type(count) is not int or count < 0):
             raise graph_error("DL1250", f"a loop takes 0 or more steps, not {count!r}")
-        limit = self.home.const(count, INDEX) if not isinstance(count, Value) else self.own(count)
+        limit = self.own(count) if isinstance(count, Value) else self.home.const(number_for(count, INDEX), INDEX)
         start = [self.own(require_value(x, "the carry of a loop")) for x in carry]
         inner = self.inner()
         index = inner.home.param(INDEX, "i")
@@ -218,6 +224,7 @@ class GraphBuilder:
     def results(self, body: Region, operands: Sequence[Any]) -> list[IrValue]:
         """The results of this region, which `body` builds from operands of the graph around it."""
         assert self.outer is not None
+        require_function(body, "a region")
         inside = [Value(self.own(x), self) if isinstance(x, Value) else x for x in operands]
         self.outer.region = self
         try:
@@ -264,8 +271,23 @@ def require_value(x: Any, what: str) -> Value:
     """Errors: DL1250 for anything but a value."""
     if not isinstance(x, Value):
         found = with_article(type(x).__name__)
-        raise graph_error("DL1250", f"{what} is a value of the graph, not {found}", help="`b.const(…)` makes a value")
+        way = "`==` compares objects of Python: `b.eq(x, y)` compares values" if isinstance(x, bool) else ""
+        way = way or "`b.const(…)` makes a value"
+        raise graph_error("DL1250", f"{what} is a value of the graph, not {found}", help=way)
     return x
+
+
+def require_function(f: Any, what: str) -> None:
+    """Errors: DL1250 for anything but a function."""
+    if not callable(f):
+        found = with_article(type(f).__name__)
+        raise graph_error("DL1250", f"{what} is a function of a builder, not {found}", help="write `lambda b, v: …`")
+
+
+def require_name(name: Any, value: Value) -> None:
+    """Errors: DL1250 for anything but a text that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise graph_error("DL1250", f"{name!r} is no name for `%{value.name}`")
 
 
 def require_same_types(what: str, values: Sequence[IrValue], others: Sequence[IrValue]) -> None:

@@ -58,7 +58,17 @@ def number_for(value: Any, type: Type) -> complex:
         if not bounds.min <= number <= bounds.max:
             raise graph_error("DL1205", f"{number} is out of the range of {type.dtype}")
         return number
-    return number if kind == "bool" else complex(number) if kind == "complex" else float(number)
+    if kind == "bool":
+        return number
+    with np.errstate(over="ignore"):
+        try:
+            found = complex(number) if kind == "complex" else float(number)
+            fits = np.isfinite(np.asarray(found, type.dtype.numpy)) or not np.isfinite(found)
+        except OverflowError:
+            fits = False
+    if not fits:
+        raise graph_error("DL1205", f"{number!r:.40} is out of the range of {type.dtype}")
+    return found
 
 
 def attribute_for(op: Op, name: str, value: Any) -> Attr:
@@ -71,14 +81,14 @@ def attribute_for(op: Op, name: str, value: Any) -> Attr:
         return tuple(cast(list[Any], value)) if isinstance(value, list) else value
     try:
         return read_texts(read, value)
-    except (DifflangError, KeyError):
+    except (DifflangError, KeyError, TypeError):
         raise graph_error("DL1250", f"{value!r} is not a value for `{name}` of `{op}`") from None
 
 
 def read_texts(read: Callable[[str], Attr], value: Any) -> Attr:
     if isinstance(value, (tuple, list)):
         return tuple([read_texts(read, item) for item in cast(tuple[Any, ...], value)])
-    return read(value) if isinstance(value, str) else value
+    return read(value) if isinstance(value, str) or read is dtype_from_text else value
 
 
 @cache
@@ -99,8 +109,10 @@ def attribute_names(op: Op) -> list[str]:
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "regions"]
 
 
-def dtype_from_text(text: str) -> DType:
-    return DTYPES[text]
+def dtype_from_text(text: Any) -> DType:
+    return (
+        text if isinstance(text, DType) else DTYPES[text] if isinstance(text, str) else DTYPE_BY_NUMPY[np.dtype(text)]
+    )
 
 
 READERS: dict[str, Callable[[str], Attr]] = {

@@ -156,6 +156,17 @@ def built(body: Any) -> Any:
         (built(lambda b: b.n + (1 << 40)), "DL1205", "out of the range of i32"),
         (built(lambda b: b.const(1.0, "history[f64[]]")), "DL1205", "no number is a history[f64[]]"),
         (built(lambda b: b.const(1.0)), "DL1210", "has no type"),
+        (built(lambda b: b.const([1.0, 2.0])), "DL1205", "np.array([1.0, 2.0])"),
+        (built(lambda b: b.const(np.ones(2), "f64[2]")), "DL1205", "ndarray is not a number"),
+        (built(lambda b: b.const(1e300, "f32")), "DL1205", "1e+300 is out of the range of f32"),
+        (built(lambda b: b.const(1 << 2000, "f64")), "DL1205", "out of the range of f64"),
+        (built(lambda b: b.convert(b.x, dtype=3)), "DL1250", "3 is not a value for `dtype`"),
+        (built(lambda b: b.sum(3.0)), "DL1250", "what is summed is a value"),
+        (built(lambda b: b.sum(b.x, axes=0)), "DL1250", "`reduce_sum` does not take f64[3]"),
+        (built(lambda b: b.named(3, b.sin(b.x))), "DL1250", "3 is no name"),
+        (built(lambda b: b.cond(b.x == 0.0, lambda b: b.x, lambda b: b.x)), "DL1250", "`b.eq(x, y)` compares"),
+        (built(lambda b: b.cond(b.n > 0, b.x, b.x)), "DL1250", "a region is a function"),
+        (built(lambda b: b.loop(1 << 40, lambda b, i, s: s, b.x)), "DL1205", "out of the range of i32"),
         (built(lambda b: b.const(np.array(["a"]))), "DL1210", "no constant"),
         (built(lambda b: b.cond(True, lambda b: 1, lambda b: 2)), "DL1250", "the condition is a value"),
         (built(lambda b: b.cond(b.n > 0, lambda b: 1.0, lambda b: 2.0)), "DL1250", "the result of a region"),
@@ -188,6 +199,12 @@ def test_a_wrong_equation_is_an_error(call: Any, code: str, part: str) -> None:
         call()
     assert [d.code for d in caught.value.diagnostics] == [code]
     assert part in caught.value.render(), caught.value.render()
+
+
+def test_an_element_type_is_a_text_or_one_of_numpy() -> None:
+    with dg.build(x="f64") as b:
+        b.output(b.convert(b.x, dtype="f32"), b.convert(b.x, dtype=np.float32), b.const(np.inf, "f32"))
+    assert [v.type for v in b.graph.outputs] == ["f32[]"] * 3
 
 
 def test_an_error_inside_the_block_is_not_hidden() -> None:
