@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from difflang.graph.builder import GraphBuilder, require_value
+from difflang.graph.builder import GraphBuilder, require_function, require_name, require_value
 from difflang.graph.graph_errors import graph_error, verified
 from difflang.graph.graph_view import GraphView, Value
 from difflang.ir.builder import Builder
@@ -21,6 +21,7 @@ def replace_value(root: IrGraph, value: Value, with_: Callable[[GraphBuilder, Va
     Errors: DL1250 for a value of another graph, one that is computed from its readers, or of a type that they refuse.
     """
     scope = defining_graph(root, value)
+    require_function(with_, "what replaces a value")
     maker = next((eqn for eqn in scope.eqns if value.ir in eqn.results), None)
     builder = GraphBuilder(Builder() if maker is None else Builder(span=maker.span), GraphView(scope))
     result = builder.own(require_value(with_(builder, Value(value.ir, builder)), "what replaces a value"))
@@ -81,13 +82,17 @@ def with_outputs(root: IrGraph, values: Sequence[Value], kept: int) -> IrGraph:
 
 def rename_values(root: IrGraph, names: Mapping[Value, str], name: str | None) -> IrGraph:
     """The graph with other names for some values, and maybe for itself. Errors: DL1250 for a value of another graph."""
+    if not isinstance(names, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        way = 'write `g.rename({value: "x"})`, or for the graph `g.rename(name="f")`'
+        raise graph_error("DL1250", f"{names!r:.40} does not say which value gets which name", help=way)
     for value, text in names.items():
         scope = defining_graph(root, value)
-        if not text or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise graph_error("DL1250", f"{text!r} is no name for `%{value.name}`")
+        require_name(text, value)
         new = renamed(scope, {value.ir: IrValue(value.ir.type, value.ir.home, text)})
         root = replace_region(root, scope, new)
     if name is not None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise graph_error("DL1250", f"{name!r} is no name for a graph")
         root = IrGraph(root.params, root.eqns, root.results, name)
     return verified(root)
 
