@@ -116,7 +116,7 @@ class Graph(GraphView):
 
     # ---- Runs
 
-    def run(self, *arrays: Any, engine: str = "xla", **named: Any) -> tuple[Any, ...]:
+    def run(self, /, *arrays: Any, engine: str = "xla", **named: Any) -> tuple[Any, ...]:
         """Its outputs for these inputs, by position and by name, compiled by XLA or by the interpreter, `interpret`.
 
         Symbolic sizes follow from the shapes; each new set of sizes is compiled. A random key may be an integer.
@@ -142,7 +142,7 @@ class Graph(GraphView):
         """The graph with other names for some values, and maybe for itself. Errors: DL1250."""
         return self.derive(rename_values(self._ir, names or {}, name))
 
-    def with_sizes(self, **sizes: int) -> Self:
+    def with_sizes(self, /, **sizes: int) -> Self:
         """The graph with numbers for symbolic sizes. Errors: DL1250 for a size that it does not have, or no number."""
         types = [p.type for p in self._ir.params if not isinstance(p.type, History)]
         known = sorted({name for type in types for dim in type.shape for name in dim_names(dim)})

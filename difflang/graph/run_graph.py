@@ -79,8 +79,8 @@ def run_graph(
     Errors: those of the program; DL12 for wrong inputs.
     """
     with classify_errors():
-        if engine not in ENGINES:
-            way = suggestion(engine, ENGINES)
+        if not isinstance(engine, str) or engine not in ENGINES:  # pyright: ignore[reportUnnecessaryIsInstance]
+            way = suggestion(str(engine), ENGINES)
             raise graph_error("DL1207", f"there is no engine `{engine}`", help=way)
         arrays = bind_inputs(view, context, *given)
         sizes = tuple(sorted(infer_sizes(view.ir, arrays).items()))
@@ -125,7 +125,10 @@ def infer_sizes(graph: IrGraph, arrays: Sequence[Any]) -> dict[str, int]:
     for param, array in zip(graph.params, arrays, strict=True):
         if not has_symbolic_dims(param.type) or isinstance(param.type, History):
             continue
-        shape = np.shape(array)
+        try:
+            shape = np.shape(array)
+        except ValueError:
+            raise graph_error("DL1206", f"{described(param)}, but the rows of the list differ in length") from None
         if len(shape) != len(param.type.shape):
             raise graph_error("DL1202", f"{described(param)}, but its shape is {list(shape)}")
         for dim, size in zip(param.type.shape, shape, strict=True):

@@ -132,6 +132,8 @@ HISTORY = dg.parse("graph @g(%x: history[f64[]]) { yield %x }")
         (lambda: G.run(X, 1, engine="xls"), "DL1207", "no engine `xls`"),
         (lambda: SIZED.graph.run(X, np.ones(4)), "DL1202", "`n` is 3 and 4 here"),
         (lambda: SIZED.graph.run(X, np.ones((3, 1))), "DL1202", "its shape is [3, 1]"),
+        (lambda: G.run(X, 1, engine=None), "DL1207", "no engine `None`"),
+        (lambda: SIZED.graph.run([[1.0], [1.0, 2.0]], X), "DL1206", "differ in length"),
         (lambda: SIZED.graph.run(X, None), "DL1202", "its shape is []"),
         (lambda: OPEN.graph.run(X), "DL1202", "no input says that size by itself"),
         (lambda: HISTORY.run([1.0]), "DL1206", "no caller can pass one"),
@@ -142,3 +144,8 @@ def test_a_wrong_input_is_an_error(call: Any, code: str, part: str) -> None:
         call()
     assert [d.code for d in caught.value.diagnostics] == [code]
     assert part in caught.value.render()
+
+
+def test_an_input_may_be_called_self() -> None:
+    g = dg.parse("graph @f(%self: f64[]) { yield %self }")
+    assert float(g.run(**{"self": 2.0})[0]) == 2.0
