@@ -22,8 +22,8 @@ def draw(graph: Graph, form: str, *, everything: bool = False) -> str:
 
     Errors: DL1207 for an unknown format; DL0709 for SVG and HTML without Graphviz.
     """
-    if form not in FORMATS:
-        raise graph_error("DL1207", f"there is no format `{form}` of a picture", help=suggestion(form, FORMATS))
+    if not isinstance(form, str) or form not in FORMATS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise graph_error("DL1207", f"there is no format `{form}` of a picture", help=suggestion(str(form), FORMATS))
     title = graph.name or "graph"
     with classify_errors():
         picture = build_diagram(graph, title, max_equations=None if everything else MAX_EQUATIONS)

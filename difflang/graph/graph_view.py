@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, Self, cast
 
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import NO_SPAN, Span
@@ -31,7 +31,22 @@ class ValueScope(EmittingScope, Protocol):
     def region_view(self, region: IrGraph) -> GraphView: ...
 
 
-class Value(ValueOperators):
+class Immutable:
+    """A graph, or a part of one, which never changes: a copy is the thing itself. Errors: TypeError if it is pickled."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("graphs and their values are not pickled: write `g.to_json()`, read `dg.Graph.from_json(text)`")
+
+
+class Value(Immutable, ValueOperators):
     """An input of a graph or a result of an equation. Two are equal if they are one value of one graph.
 
     `+ - * / ** < <= > >=`, `-x` and `abs` emit equations where the value belongs to a builder.
@@ -94,7 +109,7 @@ class Value(ValueOperators):
         return line_of(self.span)
 
 
-class Equation:
+class Equation(Immutable):
     """One use of an op in a graph: `outputs = op(inputs, **attributes)`, with the graphs inside it as `regions`."""
 
     __slots__ = ("ir", "scope")
@@ -150,7 +165,7 @@ class Equation:
         return line_of(self.span)
 
 
-class GraphView:
+class GraphView(Immutable):
     """The inputs, equations and outputs of a graph, or of a region of one."""
 
     depth = -1  # among the operands of an operator, a graph under construction goes first

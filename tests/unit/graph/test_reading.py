@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -208,6 +210,8 @@ def test_without_graphviz_a_notebook_shows_the_text(monkeypatch: pytest.MonkeyPa
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(difflang.ArgumentError, match="no format `pdf`"):
         WAVE.show("pdf")
+    with pytest.raises(difflang.ArgumentError, match="no format `3`"):
+        WAVE.show(3)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_large_graph_is_folded() -> None:
@@ -220,7 +224,16 @@ def test_a_large_graph_is_folded() -> None:
     assert np.isfinite(b.graph.run(1.0)[0])
 
 
-@pytest.mark.parametrize("equation", ["f64[3] = sin %x, %x", "f64[3] = sub %x", "f64[3] = clamp %x, %x", "bool[3] = lt %x"])
+@pytest.mark.parametrize(
+    "equation", ["f64[3] = sin %x, %x", "f64[3] = sub %x", "f64[3] = clamp %x, %x", "bool[3] = lt %x"]
+)
 def test_an_op_with_too_many_or_too_few_operands_is_an_error(equation: str) -> None:
     with pytest.raises(difflang.ParseError, match=r"takes \d operands?, not \d"):
         dg.parse(f"graph @f(%x: f64[3]) {{ %0: {equation} yield %0 }}")
+
+
+def test_a_copy_is_the_graph_itself_and_nothing_is_pickled() -> None:
+    for part in (WAVE, WAVE.outputs[0], WAVE.equations[0]):
+        assert copy.copy(part) is part and copy.deepcopy(part) is part
+        with pytest.raises(TypeError, match="to_json"):
+            pickle.dumps(part)
