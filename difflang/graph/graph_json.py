@@ -13,13 +13,16 @@ from msgspec import Struct
 from difflang.base.check_sites import CheckSite, CheckTable
 from difflang.base.errors import classify_errors
 from difflang.base.source import LIBRARY_PREFIX, NO_SPAN, Source
+from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.graph.graph_errors import graph_error
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.json_codec import GraphDecoder, GraphEncoder
+from difflang.ir.tensor_types import I32, Tensor
 from difflang.tools.export.artifact_contents import READ_FAULTS, ArtifactReader, site_json
 
 Json = Any
 MOST_CHECKS = 1_000_000  # in one program: a number beyond that is no number of a check
+CHECK_RESULT = Tensor(I32, ())
 UNKNOWN_CHECK = CheckSite(NO_SPAN, "a check of this graph failed")
 
 
@@ -70,6 +73,8 @@ def record_from_json(text: str) -> GraphRecord:
         graph = GraphDecoder(sources).whole(about)
     if "checks" not in about:
         return GraphRecord(graph, None)
+    if [v.type for v in graph.results[-FAILURE_RESULTS:]] != [CHECK_RESULT] * FAILURE_RESULTS:
+        fail("it has checks, but its last results do not report them")
     return GraphRecord(graph, read_checks(about["checks"], sources or []))
 
 

@@ -171,6 +171,7 @@ def damaged(**changes: object) -> str:
         damaged(format="other"), damaged(texts=3), damaged(texts=[]), damaged(sources=3), damaged(texts=[1]),
         damaged(checks=3), damaged(checks=[[0, [None, "", ""]]]), damaged(checks=[[10**9, [None, "", ""]]]),
         damaged(checks=[[1, [[9, 0, 1], "", ""]]]), damaged(graphs=[]),
+        damaged(checks=[], graphs=[["f", [["f64[]", "x"]], [], [0]]]),
     ],
 )  # fmt: skip
 def test_other_json_is_an_error(text: str) -> None:
