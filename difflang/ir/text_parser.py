@@ -305,7 +305,10 @@ class IrTextParser:
             return History(item)
         if text not in DTYPES:
             self.fail(f"there is no element type called `{text}`", at)
-        return Tensor(DTYPES[text], tuple(self.comma_separated(self.dim, "]")))
+        shape = tuple(self.comma_separated(self.dim, "]"))
+        if any(isinstance(size, int) and size < 0 for size in shape):
+            self.fail("a size is not negative", at)
+        return Tensor(DTYPES[text], shape)
 
     def dim(self) -> Dim:
         """A sum of products, then maybe `// divisor`."""

@@ -187,6 +187,7 @@ def built(body: Any) -> Any:
         (built(lambda b: b.loop(2, lambda b, i, s: b.sum(s), b.x)), "DL1250", "takes and gives different types"),
         (built(lambda b: b.loop(2, lambda b, i, s: s, 1.0)), "DL1250", "the carry of a loop is a value"),
         (lambda: dg.build(x="f77"), "DL1210", "`f77` is not a type"),
+        (lambda: dg.build(x="f64[-3]"), "DL1210", "`f64[-3]` is not a type"),
         (lambda: dg.build(x=3), "DL1210", "an int does not say a type"),
         (lambda: dg.build(x=np.array(["a"])), "DL1210", "does not say a type"),
         (lambda: dg.build(const="f64"), "DL1207", "cannot be called `const`"),
