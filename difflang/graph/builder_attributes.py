@@ -60,13 +60,13 @@ def number_for(value: Any, type: Type) -> complex:
         return number
     if kind == "bool":
         return number
+    try:
+        found = complex(number) if kind == "complex" else float(number)
+    except OverflowError:
+        found = complex(np.inf) if kind == "complex" else np.inf
     with np.errstate(over="ignore"):
-        try:
-            found = complex(number) if kind == "complex" else float(number)
-            fits = np.isfinite(np.asarray(found, type.dtype.numpy)) or not np.isfinite(found)
-        except OverflowError:
-            fits = False
-    if not fits:
+        overflows = not np.isfinite(np.asarray(found, type.dtype.numpy))
+    if overflows and (isinstance(number, int) or np.isfinite(number)):
         raise graph_error("DL1205", f"{number!r:.40} is out of the range of {type.dtype}")
     return found
 

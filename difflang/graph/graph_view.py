@@ -32,7 +32,7 @@ class ValueScope(EmittingScope, Protocol):
 
 
 class Immutable:
-    """A graph, or a part of one, which never changes: a copy is the thing itself. Errors: TypeError if it is pickled."""
+    """A graph or a part of one, which never changes: a copy is the thing itself. Errors: TypeError if it is pickled."""
 
     __slots__ = ()
 

@@ -148,4 +148,4 @@ def test_a_wrong_input_is_an_error(call: Any, code: str, part: str) -> None:
 
 def test_an_input_may_be_called_self() -> None:
     g = dg.parse("graph @f(%self: f64[]) { yield %self }")
-    assert float(g.run(**{"self": 2.0})[0]) == 2.0
+    assert float(g.run(self=2.0)[0]) == 2.0
