@@ -10,6 +10,7 @@ from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Value
 from difflang.ir.op import Fill, TypeSolver
+from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import (
     BF16,
     BOOL,
@@ -30,7 +31,9 @@ from difflang.numerics.decimal_numbers import round_f64
 from difflang.ops.op_factories import FixedOperand, OpExample, inactive_op, static_size
 
 
-def type_from_attr(same: TypeSolver, *, type: Type, **_: Attr) -> Type:
+def const_type(same: TypeSolver, *, type: Type, value: Attr) -> Type:
+    if not isinstance(value, (int, float, complex, Poly)):
+        same.require(False, "{} is not a number", repr(value))
     return type
 
 
@@ -88,7 +91,7 @@ def iota_type(same: TypeSolver, *, type: Tensor, axis: int) -> Tensor:
 
 const = inactive_op(
     "const",
-    type=type_from_attr,
+    type=const_type,
     reference=const_reference,
     lower=const_lower,
     movement=Fill(const_fill_value),

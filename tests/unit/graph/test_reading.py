@@ -238,3 +238,9 @@ def test_a_copy_is_the_graph_itself_and_nothing_is_pickled() -> None:
         assert copy.copy(part) is part and copy.deepcopy(part) is part
         with pytest.raises(TypeError, match="to_json"):
             pickle.dumps(part)
+
+
+@pytest.mark.parametrize("value", ["{type = f64[]}", '{type = f64[], value = "x"}', "{type = f64[], value = none}"])
+def test_a_constant_without_a_number_is_an_error(value: str) -> None:
+    with pytest.raises(difflang.ParseError, match="const refuses"):
+        dg.parse(f"graph @f() {{ %0: f64[] = const {value} yield %0 }}")
