@@ -128,6 +128,9 @@ class GraphBuilder:
             results = self.home.emit(op, values, regions, **attrs)
         except TYPE_RULE_ERRORS as fault:
             raise refused(op, values, fault) from None
+        for result in results:
+            if isinstance(result.type, Tensor) and any(isinstance(n, int) and n < 0 for n in result.type.shape):
+                raise refused(op, values, TypeMismatch(f"its result would be an {result.type}"))
         found = tuple([Value(r, self) for r in results])
         return found[0] if len(found) == 1 else found
 

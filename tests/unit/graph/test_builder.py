@@ -161,6 +161,7 @@ def built(body: Any) -> Any:
         (built(lambda b: b.const(1e300, "f32")), "DL1205", "1e+300 is out of the range of f32"),
         (built(lambda b: b.const(1 << 2000, "f64")), "DL1205", "out of the range of f64"),
         (built(lambda b: b.convert(b.x, dtype=3)), "DL1250", "3 is not a value for `dtype`"),
+        (built(lambda b: b.broadcast(b.n, shape=(-2,), axes=())), "DL1250", "its result would be an i32[-2]"),
         (built(lambda b: b.sum(3.0)), "DL1250", "what is summed is a value"),
         (built(lambda b: b.sum(b.x, axes=0)), "DL1250", "`reduce_sum` does not take f64[3]"),
         (built(lambda b: b.named(3, b.sin(b.x))), "DL1250", "3 is no name"),
