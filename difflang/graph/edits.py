@@ -108,12 +108,21 @@ def renamed(scope: IrGraph, to: Mapping[IrValue, IrValue]) -> IrGraph:
 
 
 def defining_graph(root: IrGraph, value: Value) -> IrGraph:
-    """The graph, at any depth inside `root`, that defines a value. Errors: DL1250 if none does."""
+    """The graph, at any depth inside `root`, that defines a value. Errors: DL1250 if none does.
+
+    Regions may share values, as the two directions of an invertible function do: of several graphs it is the one where
+    the value was found. Errors: DL1250 if that one was edited since.
+    """
     if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise graph_error("DL1250", f"{value!r} is not a value of a graph", help='`g["name"]` finds a value')
-    for graph in reversed(graphs_postorder(root)[0]):
-        if value.ir in graph.params or any(value.ir in eqn.results for eqn in graph.eqns):
-            return graph
+    graphs = graphs_postorder(root)[0]
+    found = [g for g in graphs if value.ir in g.params or any(value.ir in eqn.results for eqn in g.eqns)]
+    seen_in = value.scope.ir if isinstance(value.scope, GraphView) else None
+    if len(found) == 1 or seen_in in found:
+        return found[0] if len(found) == 1 else next(g for g in found if g is seen_in)
+    if found:
+        message = f"`%{value.name}: {value.type}` is a value of {len(found)} regions"
+        raise graph_error("DL1250", message, help="take it from one of them in this graph, such as `eqn.regions[0]`")
     way = f'look it up in this graph: `g["{value.name}"]`' if isinstance(value.scope, GraphView) else ""
     raise graph_error("DL1250", f"`%{value.name}: {value.type}` belongs to another graph", help=way)
 

@@ -193,3 +193,22 @@ def test_inside_an_edit_the_equation_is_that_of_the_graph_as_it_is() -> None:
     for e in g.equations:
         g = g.replace(e.outputs[0], with_=lambda b, v: b.erf(v.equation.inputs[0]))
     assert [e.op for e in g.apply("dce").equations] == ["erf", "erf"]
+
+
+def test_of_regions_that_share_values_the_one_is_edited_where_the_value_was_found() -> None:
+    source = """import ode (leapfrog)
+fn f(x: f64[2]) -> f64[2] {
+  let (y, v) = leapfrog(|x| -x, x, x, 0.1, 3)
+  y + v
+}"""
+    g = difflang.loads(source).f.graph()
+    there = next(e for e in g.walk() if e.op == "invertible").regions[0]
+    back = next(e.regions[0] for e in g.walk() if e.op == "call" and e.regions[0].name == there.name)
+    assert there.ir is not back.ir
+    for region in (there, back):
+        value = next(v for e in region.equations if e.op == "mul" for v in e.outputs)
+        h = g.replace(value, with_=lambda b, v: b.sin(v))
+        new = next(e for e in h.walk() if e.op == "invertible").regions[0]
+        assert ("sin" in [e.op for e in new.equations]) == (region is there)
+        with pytest.raises(difflang.ArgumentError, match="a value of 2 regions"):
+            h.replace(value, with_=lambda b, v: b.sin(v))
