@@ -88,6 +88,9 @@ def graph_pass(
     wanted, given = names_of(needs), names_of(gives)
     if name in PASSES and PASSES[name].of_compiler:
         raise graph_error("DL1251", f"the compiler has a pass `{name}`", help="choose another name")
+    if known := [fact for fact in given if fact in COMPUTED_FACTS]:
+        way = "no pass need give it: choose another name"
+        raise graph_error("DL1251", f"a graph has the fact `{known[0]}` by itself", help=way)
     if not changes_graph and not given:
         way = 'name what it returns: `gives=["flops"]`'
         raise graph_error("DL1251", f"the pass `{name}` neither changes the graph nor gives a fact", help=way)

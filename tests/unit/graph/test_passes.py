@@ -150,6 +150,7 @@ def test_a_fault_in_a_pass_is_its_own() -> None:
 
 def test_a_pass_that_cannot_be_declared() -> None:
     assert "the compiler has a pass `cse`" in report(lambda: dg.graph_pass("cse"))
+    assert "has the fact `shapes` by itself" in report(lambda: dg.graph_pass("sized", gives=["shapes"]))
     assert "gives a fact" in report(lambda: dg.graph_pass("idle", changes_graph=False))
 
 
