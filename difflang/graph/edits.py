@@ -29,7 +29,8 @@ def replace_value(root: IrGraph, value: Value, with_: Callable[[GraphBuilder, Va
     real = {param: outside for outside, param in builder.borrowed.items()}
     added = [eqn.replace_operands(real) for eqn in builder.home.eqns]
     builder.home.release()
-    return verified(replace_region(root, scope, reading(scope, value, real.get(result, result), maker, added)))
+    new = reading(scope, value, real.get(result, result), maker, added)
+    return verified(rebuilt(root, lambda old, inside: new if old is scope else inside))
 
 
 def reading(scope: IrGraph, value: Value, new: IrValue, maker: Eqn | None, added: Sequence[Eqn]) -> IrGraph:
@@ -85,11 +86,12 @@ def rename_values(root: IrGraph, names: Mapping[Value, str], name: str | None) -
     if not isinstance(names, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         way = 'write `g.rename({value: "x"})`, or for the graph `g.rename(name="f")`'
         raise graph_error("DL1250", f"{names!r:.40} does not say which value gets which name", help=way)
+    to: dict[IrGraph, dict[IrValue, IrValue]] = {}
     for value, text in names.items():
         scope = defining_graph(root, value)
         require_name(text, value)
-        new = renamed(scope, {value.ir: IrValue(value.ir.type, value.ir.home, text)})
-        root = replace_region(root, scope, new)
+        to.setdefault(scope, {})[value.ir] = IrValue(value.ir.type, value.ir.home, text)
+    root = rebuilt(root, lambda old, inside: renamed(inside, to[old]) if old in to else inside)
     if name is not None:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise graph_error("DL1250", f"{name!r} is no name for a graph")
@@ -127,10 +129,13 @@ def defining_graph(root: IrGraph, value: Value) -> IrGraph:
     raise graph_error("DL1250", f"`%{value.name}: {value.type}` belongs to another graph", help=way)
 
 
-def replace_region(root: IrGraph, old: IrGraph, new: IrGraph) -> IrGraph:
-    """The graph where each region that is `old` is `new`. Cost: linear; a shared region is replaced once."""
+def rebuilt(root: IrGraph, change: Callable[[IrGraph, IrGraph], IrGraph]) -> IrGraph:
+    """The graph where `change(old, inside)` stands for each graph `old`, of which `inside` has the new regions.
+
+    Cost: linear; a shared region is changed once.
+    """
     done: dict[IrGraph, IrGraph] = {}
     for graph in graphs_postorder(root)[0]:
         inside = graph.with_eqns([eqn.with_regions([done[r] for r in eqn.regions]) for eqn in graph.eqns])
-        done[graph] = new if graph is old else inside
+        done[graph] = change(graph, inside)
     return done[root]

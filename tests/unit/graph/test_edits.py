@@ -212,3 +212,15 @@ fn f(x: f64[2]) -> f64[2] {
         assert ("sin" in [e.op for e in new.equations]) == (region is there)
         with pytest.raises(difflang.ArgumentError, match="a value of 2 regions"):
             h.replace(value, with_=lambda b, v: b.sin(v))
+
+
+def test_values_of_several_regions_are_renamed_together() -> None:
+    g = MODULE.looped.graph("f64")
+    names = {v: f"v{i}" for i, v in enumerate(o for e in g.walk() for o in e.outputs)}
+    assert [v.name for e in g.rename(names).walk() for v in e.outputs] == list(names.values())
+    source = "import ode (leapfrog)\nfn f(x: f64) -> f64 {\n let (y, v) = leapfrog(|x| -x, x, x, 0.1, 3)\n y + v\n}"
+    shared = difflang.loads(source).f.graph()
+    there = next(e for e in shared.walk() if e.op == "invertible").regions[0]
+    names = {v: f"v{i}" for i, v in enumerate(o for e in there.equations for o in e.outputs)}
+    renamed = next(e for e in shared.rename(names).walk() if e.op == "invertible").regions[0]
+    assert [v.name for e in renamed.equations for v in e.outputs] == list(names.values())
