@@ -10,7 +10,7 @@ from difflang.graph.builder import GraphBuilder, require_function, require_name,
 from difflang.graph.graph_errors import graph_error, verified
 from difflang.graph.graph_view import GraphView, Value
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, graphs_postorder
+from difflang.ir.graph import Eqn, graphs_postorder, rewrite_graphs
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.graph import Value as IrValue
 
@@ -30,7 +30,7 @@ def replace_value(root: IrGraph, value: Value, with_: Callable[[GraphBuilder, Va
     added = [eqn.replace_operands(real) for eqn in builder.home.eqns]
     builder.home.release()
     new = reading(scope, value, real.get(result, result), maker, added)
-    return verified(rebuilt(root, lambda old, inside: new if old is scope else inside))
+    return verified(rewrite_graphs(root, lambda old, inside: new if old is scope else inside))
 
 
 def reading(scope: IrGraph, value: Value, new: IrValue, maker: Eqn | None, added: Sequence[Eqn]) -> IrGraph:
@@ -91,7 +91,7 @@ def rename_values(root: IrGraph, names: Mapping[Value, str], name: str | None) -
         scope = defining_graph(root, value)
         require_name(text, value)
         to.setdefault(scope, {})[value.ir] = IrValue(value.ir.type, value.ir.home, text)
-    root = rebuilt(root, lambda old, inside: renamed(inside, to[old]) if old in to else inside)
+    root = rewrite_graphs(root, lambda old, inside: renamed(inside, to[old]) if old in to else inside)
     if name is not None:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise graph_error("DL1250", f"{name!r} is no name for a graph")
@@ -127,15 +127,3 @@ def defining_graph(root: IrGraph, value: Value) -> IrGraph:
         raise graph_error("DL1250", message, help="take it from one of them in this graph, such as `eqn.regions[0]`")
     way = f'look it up in this graph: `g["{value.name}"]`' if isinstance(value.scope, GraphView) else ""
     raise graph_error("DL1250", f"`%{value.name}: {value.type}` belongs to another graph", help=way)
-
-
-def rebuilt(root: IrGraph, change: Callable[[IrGraph, IrGraph], IrGraph]) -> IrGraph:
-    """The graph where `change(old, inside)` stands for each graph `old`, of which `inside` has the new regions.
-
-    Cost: linear; a shared region is changed once.
-    """
-    done: dict[IrGraph, IrGraph] = {}
-    for graph in graphs_postorder(root)[0]:
-        inside = graph.with_eqns([eqn.with_regions([done[r] for r in eqn.regions]) for eqn in graph.eqns])
-        done[graph] = change(graph, inside)
-    return done[root]

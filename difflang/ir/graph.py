@@ -180,6 +180,18 @@ def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
     return order, uses
 
 
+def rewrite_graphs(root: Graph, change: Callable[[Graph, Graph], Graph]) -> Graph:
+    """`change(old, inside)` in the place of each graph `old`, where `inside` is that with its new regions.
+
+    Cost: linear; a graph that is used many times is changed once.
+    """
+    done: dict[Graph, Graph] = {}
+    for graph in graphs_postorder(root)[0]:
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in graph.eqns]
+        done[graph] = change(graph, graph.with_eqns(eqns))
+    return done[root]
+
+
 def nested_regions(graphs: Sequence[Graph], matches: Callable[[Eqn], bool]) -> set[Graph]:
     """The regions, at any depth, of the equations that `matches` accepts. `graphs` lists inner graphs first."""
     found: set[Graph] = set()

@@ -15,7 +15,7 @@ from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.op_factories import static_size
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import rewrite_each_graph
 
 MAX_NUMBERS = 1 << 18  # constants of a program are small
 
@@ -79,7 +79,7 @@ def is_small(type: Tensor) -> bool:
 
 def fold_known_integers(graph: Graph) -> Graph:
     """Replace integers and conditions that are everywhere the same in every run by constants. Cost: linear."""
-    return rewrite_graphs(graph, fold_level)
+    return rewrite_each_graph(graph, fold_level)
 
 
 def fold_level(graph: Graph) -> Graph:

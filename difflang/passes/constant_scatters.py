@@ -23,7 +23,7 @@ from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.constant_integers import ConstantIntegers
-from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_graphs
+from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_each_graph
 
 MAX_READS = 2  # for each addition: a scatter costs several times what a gather costs
 MAX_PLACES = 8  # for each write: before it, another scatter finds the last of several writes to one place
@@ -31,7 +31,7 @@ MAX_PLACES = 8  # for each write: before it, another scatter finds the last of s
 
 def scatters_to_gathers(graph: Graph) -> Graph:
     """Scatters to known positions as gathers, and sums of them, which may add in another order. Cost: linear."""
-    return rewrite_graphs(graph, read_constant_scatters)
+    return rewrite_each_graph(graph, read_constant_scatters)
 
 
 def read_constant_scatters(graph: Graph) -> Graph:

@@ -28,7 +28,7 @@ from difflang.ops.arrays.shape_manipulation import broadcast, concat, reshape, s
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, dot_cost
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import rewrite_each_graph
 from difflang.passes.rules.affine_indices import static_shape
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -40,7 +40,7 @@ COST_PER_GATHERED = 4.0  # elements computed in a loop for one that is gathered
 
 def sink_gathers(graph: Graph) -> Graph:
     """Compute only rows that are read. Dead equations are left to dce. Cost: linear."""
-    return rewrite_graphs(graph, sink_in_level)
+    return rewrite_each_graph(graph, sink_in_level)
 
 
 def reads_rows(eqn: Eqn) -> bool:

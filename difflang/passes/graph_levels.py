@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value, rewrite_graphs
 from difflang.ops.control.map import map_
 
 GraphRewrite = Callable[[Graph], Graph]  # of a graph whose regions have been rewritten
@@ -15,13 +15,9 @@ LevelRewrite = Callable[[Graph, bool], Graph]  # the same; whether the graph is 
 EquationEmitter = Callable[[Builder, Mapping[Value, Value]], Iterable[Value]]
 
 
-def rewrite_graphs(graph: Graph, rewrite: GraphRewrite) -> Graph:
+def rewrite_each_graph(graph: Graph, rewrite: GraphRewrite) -> Graph:
     """Rewrite a graph and its regions, each once however often it is used."""
-    done: dict[Graph, Graph] = {}
-    for inner in graphs_postorder(graph)[0]:
-        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = rewrite(inner.with_eqns(eqns))
-    return done[graph]
+    return rewrite_graphs(graph, lambda _, inside: rewrite(inside))
 
 
 def rewrite_levels(graph: Graph, rewrite: LevelRewrite, *, in_maps: bool = False) -> Graph:

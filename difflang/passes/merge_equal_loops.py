@@ -12,13 +12,13 @@ from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History, sequence_item_type
 from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import rewrite_each_graph
 
 
 def merge_history_sources(graph: Graph) -> Graph:
     """The graph in which each loop reads histories of one loop only, which forwards those of earlier loops."""
     # Linear, times the number of loops that one reads.
-    return rewrite_graphs(graph, lambda inner: inner.with_eqns(HistorySourceMerger(list(inner.eqns)).eqns))
+    return rewrite_each_graph(graph, lambda inner: inner.with_eqns(HistorySourceMerger(list(inner.eqns)).eqns))
 
 
 class HistorySourceMerger:
@@ -82,7 +82,7 @@ def merge_equal_loops(graph: Graph) -> Graph:
     """Replace a loop without outputs by a later loop with the same carry and some outputs. Cost: linear in loops."""
     # A function's own loop and that of its derivative, which saves residuals as well.
     keys = StructuralKeys()
-    return rewrite_graphs(graph, lambda inner: merge_level(inner, keys))
+    return rewrite_each_graph(graph, lambda inner: merge_level(inner, keys))
 
 
 def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:

@@ -25,7 +25,7 @@ from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.linalg.dot_general import AxisPairs, dot_general, free_axes
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.contractions.contraction_order import attr_axes_pair
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import rewrite_each_graph
 from difflang.passes.reductions.axis_labels import REDUCTIONS
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -40,7 +40,7 @@ def order_axes(graph: Graph) -> Graph:
 
     The cost of an order is the bytes of arrays at the edges of the island that would have to be transposed.
     """
-    return rewrite_graphs(graph, order_level)
+    return rewrite_each_graph(graph, order_level)
 
 
 def order_level(graph: Graph) -> Graph:

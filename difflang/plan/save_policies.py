@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.ir.array_types import NUMPY
-from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder, rewrite_graphs
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.ops.control.checkpoint_block import checkpoint
 from difflang.ops.control.derivative_operators import vjp
@@ -125,11 +125,7 @@ def reverse_bodies(graph: Graph) -> list[Graph]:
 
 def replace_regions(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
     """The graph with some regions replaced; none of these is inside another."""
-    done: dict[Graph, Graph] = {}
-    for inner in graphs_postorder(graph)[0]:
-        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = to.get(inner) or inner.with_eqns(eqns)
-    return done[graph]
+    return rewrite_graphs(graph, lambda old, inside: to.get(old) or inside)
 
 
 def choosable_loops(graph: Graph) -> list[Eqn]:

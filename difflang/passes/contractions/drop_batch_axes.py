@@ -22,7 +22,7 @@ from difflang.ops.op_factories import tensor_type
 from difflang.passes.contractions.contraction_order import NamedAxesProduct, attr_axes_pair
 from difflang.passes.contractions.contraction_plan import ContractionFactor, broadcast_factor, strip_broadcasts
 from difflang.passes.contractions.sums_to_contractions import sum_terms
-from difflang.passes.graph_levels import rewrite_graphs
+from difflang.passes.graph_levels import rewrite_each_graph
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 Axes = tuple[int, ...]
@@ -30,7 +30,7 @@ Axes = tuple[int, ...]
 
 def drop_batch_axes(graph: Graph) -> Graph:
     """Contractions with fewer batch axes, which may add in another order; dce drops the dead rest. Cost: linear."""
-    return rewrite_graphs(graph, drop_level)
+    return rewrite_each_graph(graph, drop_level)
 
 
 def drop_level(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder, rewrite_graphs
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update, scatter_add
 from difflang.ops.arrays.swap_item import swap_window
@@ -29,14 +29,13 @@ def update_in_place(graph: Graph) -> Graph:
 
     A sum keeps -0.0 where it adds nothing. Cost: linear; a graph that is used many times is rewritten once.
     """
-    done: dict[Graph, Graph] = {}
-    order, _ = graphs_postorder(graph)
-    steps = {region for g in order for e in g.eqns if e.op is loop for region in e.regions[:1]}
-    for inner in order:
-        new = inner.with_eqns([e.with_regions([done[g] for g in e.regions]) if e.regions else e for e in inner.eqns])
-        new = add_to_windows(new)
-        done[inner] = swap_windows(new) if inner in steps else new
-    return done[graph]
+    steps = {region for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is loop for region in e.regions[:1]}
+
+    def change(old: Graph, inside: Graph) -> Graph:
+        new = add_to_windows(inside)
+        return swap_windows(new) if old in steps else new
+
+    return rewrite_graphs(graph, change)
 
 
 def add_to_windows(graph: Graph) -> Graph:

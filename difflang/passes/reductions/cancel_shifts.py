@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from math import isfinite, prod
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from difflang.ops.elementwise.powers_and_logs import exp_sub
 from difflang.ops.elementwise.roots_and_distances import positive, sqrt
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.graph_levels import rewrite_levels
+from difflang.passes.graph_levels import replace_equations, rewrite_levels
 from difflang.passes.reductions.axis_labels import FreshLabels, operand_labels
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -59,18 +60,14 @@ def cancel_level(graph: Graph, differentiated: bool) -> Graph:
     for i, eqn in enumerate(graph.eqns):
         for v in dict.fromkeys(eqn.operands):
             readers.setdefault(v, []).append(i)
-    found = {e.results[0] for e in graph.eqns if e.op in SHIFTS and cancels(e.results[0], graph, readers, made)}
-    if not found:
-        return graph
-    builder = Builder()
-    env = {p: builder.param(p.type, p.hint) for p in graph.params}
-    for eqn in graph.eqns:
-        builder.span = eqn.span
-        results = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
-        if eqn.results[0] in found:
-            results = (builder.one("stop", results[0]),)
-        env.update(zip(eqn.results, results, strict=True))
-    return builder.finish([env[r] for r in graph.results], name=graph.name)
+    found = [e for e in graph.eqns if e.op in SHIFTS and cancels(e.results[0], graph, readers, made)]
+    return replace_equations(graph, {e: partial(emit_stopped, e) for e in found})
+
+
+def emit_stopped(eqn: Eqn, builder: Builder, env: Mapping[Value, Value]) -> list[Value]:
+    """The equation, and its result without a derivative."""
+    (result,) = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
+    return [builder.one("stop", result)]
 
 
 def cancels(shift: Value, graph: Graph, readers: Mapping[Value, list[int]], made: MakerMap) -> bool:

@@ -21,7 +21,7 @@ from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.linalg.dot_general import dot_general, free_axes
 from difflang.ops.op_factories import static_size, tensor_type
-from difflang.passes.graph_levels import replace_equations, rewrite_graphs
+from difflang.passes.graph_levels import replace_equations, rewrite_each_graph
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
 MAX_TERMS = 8
@@ -38,7 +38,7 @@ Places = tuple[tuple[int, int], ...]  # axes, in order, and the one place on eac
 
 def unroll_short_sums(graph: Graph) -> Graph:
     """Add the terms of sums over a short axis that are computed from smaller arrays. Cost: linear."""
-    return rewrite_graphs(graph, unroll_level)
+    return rewrite_each_graph(graph, unroll_level)
 
 
 def unroll_level(graph: Graph) -> Graph:
