@@ -262,6 +262,8 @@ class Op(Struct, frozen=True, eq=False):
     batch_rule: BatchRule | None = None
     # For ops with regions: how values flow in and out of them.
     region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
+    # (lowering, eqn, ports) -> ports: its regions on the dataflow machine; see `ops.region_interface.DataflowLowering`.
+    dataflow_lower_rule: Callable[..., Any] | None = None
     movement: Fill | AxisPermutation | Window | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None

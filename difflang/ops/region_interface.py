@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Protocol
 from msgspec import Struct
 
 from difflang.ir.array_types import Array, Jax, JaxArray
-from difflang.ir.graph import Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import TextSink
 from difflang.ir.tensor_types import Tensor
 
@@ -47,3 +47,28 @@ class RegionLowering(Protocol):
     def zeros_on_host(self, like: Tensor) -> JaxArray: ...
     def batch_scope(self, count: int) -> AbstractContextManager[None]: ...
     def loop_scope(self) -> AbstractContextManager[None]: ...
+
+
+# An output of a node of the dataflow machine.
+Port = Any
+
+
+class DataflowLowering(Protocol):
+    """Lowers regions to nodes of the dataflow machine: the first argument of `Op.dataflow_lower_rule`."""
+
+    def graph(self, graph: Graph, inputs: Sequence[Port]) -> list[Port]: ...
+    def cond(self, predicate: Port, inputs: Sequence[Port], regions: Sequence[Graph]) -> list[Port]: ...
+    def compute(self, what: str, function: Callable[..., Any], *inputs: Port) -> Port: ...
+    def unpack(self, packed: Port, count: int) -> list[Port]: ...
+
+    # `go` and `step` receive the ports of what is fixed and of the values that change, inside the loop.
+    def while_loop(
+        self, fixed: Sequence[Port], start: Sequence[Port],
+        go: Callable[[list[Port], list[Port]], Port], step: Callable[[list[Port], list[Port]], list[Port]],
+        *, effectful: bool = False,
+    ) -> list[Port]: ...  # fmt: skip
+
+
+def region_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port]) -> list[Port]:
+    """The dataflow rule of an op whose results are the first ones of its first region."""
+    return lowering.graph(eqn.regions[0], inputs)[: len(eqn.results)]

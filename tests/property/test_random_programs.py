@@ -6,8 +6,6 @@ DIFFLANG_SEED says which programs and is printed, `random` are new ones; DIFFLAN
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import support.random_programs
 from derivatives import composed, literal
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.driver.elaborate_call import CallArgument, elaborate_call
+from difflang.driver.elaborate_call import elaborate_call
 from difflang.gradcheck.extended_precision import GraphWidening
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
@@ -31,55 +29,23 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.op import OPS
 from difflang.ir.structural_equality import graphs_equal
-from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.ir.text_parser import graph_from_text
 from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
-from difflang.lower.capacity import Capacity, with_capacity
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from support.language import checked
 from support.nightly import by_day
+from support.program_graphs import ARGUMENTS, Point, graph, graph_of, point
 from support.random_modules import split
 from support.random_programs import HEADER, random_program
 from support.reference import Reference
 from support.seeds import COUNT, SEED, SEEDS
 
 TOGETHER = by_day(4, 12)  # programs compiled as one executable
-ARGUMENTS = [CallArgument(n, Tensor(F64)) for n in "xyz"] + [CallArgument("k", Tensor(I32))]
-ROOM = Capacity(16, 512)  # functions that call themselves: what these programs need
 WRT = (True, True, True, False)
 EPS = float(np.finfo(float).eps)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Where a program is run, and directions."""
-
-    xs: list[float]
-    k: int
-    dxs: list[float]
-
-    @property
-    def arrays(self) -> list[Any]:
-        return [*map(np.float64, self.xs), np.int32(self.k)]
-
-
-def point(seed: int) -> Point:
-    rng = np.random.default_rng(seed)
-    return Point(list(rng.uniform(-1.2, 1.2, 3)), int(rng.integers(0, 5)), list(rng.normal(size=3)))
-
-
-def graph_of(source: str, name: str = "f", path: Path | None = None) -> Graph:
-    found = checked(source, path)
-    function = ClosureType(FnCode(found.module.fns[name], found.module), ())
-    return with_capacity(elaborate_call(found.session, found.module, name, function, ARGUMENTS).graph, ROOM)
-
-
-@lru_cache(maxsize=4)
-def graph(seed: int) -> Graph:
-    return graph_of(HEADER + random_program(seed))
 
 
 def value(f: Graph, at: Point, h: float = 0.0) -> float:

@@ -21,7 +21,7 @@ from difflang.ops.ad_interface import (
     spread_by_mask,
     unpack_cotangents,
 )
-from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering, region_to_dataflow
 
 
 def call_type(same: TypeSolver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
@@ -91,6 +91,7 @@ call = OPS.declare(
         call_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=call_dataflow,
+        dataflow_lower_rule=region_to_dataflow,
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
     )
 )

@@ -37,7 +37,7 @@ from difflang.ops.ad_interface import (
 from difflang.ops.control.call import call
 from difflang.ops.loop.min_cut_residuals import find_min_cut
 from difflang.ops.loop.residual_selection import eqns_to_recompute, recompute_in_tangent
-from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering, region_to_dataflow
 
 NO_ATTRS: Attrs = {}
 
@@ -189,6 +189,7 @@ checkpoint = OPS.declare(
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=checkpoint_dataflow,
+        dataflow_lower_rule=region_to_dataflow,
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode saves the operands and the
         other results, and recomputes the rest in an equation with `recompute` set, which nothing is moved into or out
         of. With `min_cut` it also saves the least from which no product, sum or draw need be recomputed.""",

@@ -36,7 +36,15 @@ from difflang.ops.loop.history_value import (
     restrict_silently,
     split_histories,
 )
-from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import (
+    DataflowLowering,
+    Evaluate,
+    HistoryValue,
+    LoweredValue,
+    Port,
+    ReferenceValue,
+    RegionLowering,
+)
 
 BOOL_SCALAR = Tensor(BOOL)
 
@@ -194,6 +202,10 @@ def cond_dataflow(eqn: Eqn) -> RegionDataflow:
     return RegionDataflow((*operands, *(RegionSlot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
 
 
+def cond_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port]) -> list[Port]:
+    return lowering.cond(inputs[0], inputs[1:], eqn.regions)
+
+
 cond = OPS.declare(
     Op(
         "cond",
@@ -203,6 +215,7 @@ cond = OPS.declare(
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize_cond, jvp=cond_jvp, transpose=transpose_cond),
         region_dataflow=cond_dataflow,
+        dataflow_lower_rule=cond_to_dataflow,
         doc="""cond(pred, *operands) {then} {else}: the results of the region that `pred` chooses; the other does not
         run. Kinks: the derivative is that of the branch taken.""",
     )

@@ -28,7 +28,7 @@ from difflang.ops.ad_interface import (
 from difflang.ops.control.call import call, emit_call
 from difflang.ops.control.derivative_operators import reject_unexpanded, tangent_types, wrt_tangent_types
 from difflang.ops.control.print_effect import without_prints
-from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering, region_to_dataflow
 
 
 def custom_derivative_type(
@@ -177,6 +177,7 @@ custom_derivative = OPS.declare(
             without_derivative=as_primal_call,
             custom_rule_name=lambda eqn: eqn.attrs["name"],
         ),
+        dataflow_lower_rule=region_to_dataflow,
         doc="""custom_derivative(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent
         of each that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )

@@ -34,7 +34,7 @@ from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.control.call import call, emit_call
 from difflang.ops.control.print_effect import without_prints
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering, region_to_dataflow
 
 Regions = tuple[Graph, Graph, Graph]
 
@@ -156,6 +156,7 @@ custom_linear_solve = OPS.declare(
             linear_in=linear_in,
             custom_rule_name=lambda eqn: eqn.regions[0].name,
         ),
+        dataflow_lower_rule=region_to_dataflow,
         doc="""custom_linear_solve(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in
         `solve`. `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )

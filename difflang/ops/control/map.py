@@ -45,6 +45,7 @@ from difflang.ops.loop.history_value import (
     unreachable_history_error,
 )
 from difflang.ops.loop.loop_op import check_step_sequence, loop
+from difflang.ops.loop.loop_to_dataflow import map_to_dataflow
 from difflang.ops.loop.step_transpose import INDEX, accumulating_step
 from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
 
@@ -302,6 +303,7 @@ map_ = OPS.declare(
         map_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=map_dataflow,
+        dataflow_lower_rule=map_to_dataflow,
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
         size `length`.""",
     )

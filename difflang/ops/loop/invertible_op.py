@@ -25,7 +25,7 @@ from difflang.ops.ad_interface import (
     with_signature,
 )
 from difflang.ops.control.call import call, call_lower, linearize_as_call, transpose
-from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering
+from difflang.ops.region_interface import Evaluate, LoweredValue, ReferenceValue, RegionLowering, region_to_dataflow
 
 
 def invertible_type(
@@ -118,6 +118,7 @@ invertible = OPS.declare(
         invertible_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
         region_dataflow=invertible_dataflow,
+        dataflow_lower_rule=region_to_dataflow,
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
         that state and the others, and gives the state before.""",
     )

@@ -83,15 +83,28 @@ def loop_reference(
         for y, item in zip(ys, outs[carry:], strict=True):
             y.append(item)
         count += 1
-    columns = [y[::-1] if reverse else y for y in ys]
-    types, first = [r.type for r in step.results[carry:]], len(columns) - form.history_outputs
-    whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
-    results: list[ReferenceValue] = [*state, *whole, *columns[first:]]
-    if any(isinstance(x, UnrestoredHistory) and x.spoils(reverse, count) for x in xs):
-        results = [nan_if_inexact(x) for x in results]
-    elif form.reversible and not any(isinstance(x, list) for x in xs):
-        results = with_inverse_checked(evaluate, step, form, (start, state), others, results)
-    return [int32(count), *results]
+    whole = [collect_output(y, step, form, i) for i, y in enumerate(ys)]
+    return [int32(count), *reversible_results(evaluate, step, form, xs, (start, state), others, whole, count)]
+
+
+def collect_output(items: list[ReferenceValue], step: Graph, form: LoopAttrs, output: int) -> ReferenceValue:
+    """What a loop gives for the items that its steps gave for one output, in the order of the run."""
+    ordered = items[::-1] if form.reverse else items
+    is_history = output >= len(step.results) - form.carry - form.history_outputs
+    return ordered if is_history else stack_outputs(ordered, step.results[form.carry + output].type, form.length)
+
+
+def reversible_results(
+    evaluate: Evaluate, step: Graph, form: LoopAttrs, xs: Sequence[ReferenceValue], ends: tuple[list[Any], list[Any]],
+    others: list[OtherOperands], outputs: list[ReferenceValue], count: int,
+) -> list[ReferenceValue]:  # fmt: skip
+    """The last state and the outputs of a loop; NaN where a reversible loop that it reads was not restored."""
+    results = [*ends[1], *outputs]
+    if any(isinstance(x, UnrestoredHistory) and x.spoils(form.reverse, count) for x in xs):
+        return [nan_if_inexact(x) for x in results]
+    if form.reversible and not any(isinstance(x, list) for x in xs):
+        return with_inverse_checked(evaluate, step, form, ends, others, results)
+    return results
 
 
 def with_inverse_checked(

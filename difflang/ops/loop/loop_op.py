@@ -44,6 +44,7 @@ from difflang.ops.loop.history_value import EmptyHistory, HistorySum
 from difflang.ops.loop.host_offload import offload_residuals
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_execution import loop_lower, loop_reference
+from difflang.ops.loop.loop_to_dataflow import loop_to_dataflow
 from difflang.ops.loop.residual_selection import minimize_residuals
 from difflang.ops.loop.reversible_loop import has_invertible_eqn
 from difflang.ops.loop.step_transpose import (
@@ -281,6 +282,7 @@ loop = OPS.declare(
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         region_dataflow=loop_dataflow,
+        dataflow_lower_rule=loop_to_dataflow,
         doc="""loop(limit, *consts, *carry, *xs) {step} [{go}]: at most `limit` steps, and only while `go`. It gives the
         number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
         a negative limit is none; without one it is no step.

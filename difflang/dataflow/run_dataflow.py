@@ -1,0 +1,123 @@
+"""Runs of a graph on the dataflow machine, all devices in this process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.base.diagnostics import InternalError
+from difflang.dataflow.executor import Device, Observer, Tag, Token
+from difflang.dataflow.nodes import DataflowProgram
+from difflang.ir.interpreter import TextSink, discard_text
+
+
+class RunOptions(Struct, frozen=True):
+    """How a program runs: iterations of one frame that may be under way at once; `seed`: tokens arrive in random
+    order; `observe` sees each node that fires."""
+
+    parallel_iterations: int = 32
+    seed: int | None = None
+    observe: Observer | None = None
+    text_sink: TextSink = discard_text
+
+
+class RunStatistics(Struct, frozen=True):
+    """What happened in a run, over all devices.
+
+    `fired` and `dead` count nodes by kind that fired, and those of them on a dead token. `work` is the number of
+    equations that were computed, `span` how many of them follow each other on the longest way, `widths` how many could
+    run side by side, step by step. `most_iterations` of one frame were under way at once.
+    """
+
+    fired: Counter[str]
+    dead: Counter[str]
+    widths: tuple[int, ...]
+    most_iterations: int
+
+    @property
+    def work(self) -> int:
+        return sum(self.widths)
+
+    @property
+    def span(self) -> int:
+        return len(self.widths)
+
+
+class LocalNetwork:
+    """Tokens between devices of one process."""
+
+    def __init__(self) -> None:
+        self.arrived: dict[tuple[str, Tag], Token] = {}
+        self.waiting: dict[tuple[str, Tag], Callable[[Token], None]] = {}
+
+    def send(self, key: str, tag: Tag, device: int, token: Token) -> None:
+        if (key, tag) in self.waiting:
+            self.waiting.pop((key, tag))(token)
+        else:
+            self.arrived[key, tag] = token
+
+    def receive(self, key: str, tag: Tag, deliver: Callable[[Token], None]) -> None:
+        if (key, tag) in self.arrived:
+            deliver(self.arrived.pop((key, tag)))
+        else:
+            self.waiting[key, tag] = deliver
+
+
+def run_dataflow(
+    program: DataflowProgram, arrays: Sequence[Any], options: RunOptions | None = None
+) -> tuple[list[Any], RunStatistics]:
+    """The program's results on NumPy arrays, and what happened. The devices take turns.
+
+    Errors: InternalError if devices wait for tokens that none of them sends, or tokens are left.
+    """
+    options = options or RunOptions()
+    network, order = LocalNetwork(), None if options.seed is None else Random(options.seed)
+    devices = [
+        Device(
+            number,
+            program.of_device(number),
+            [p for p in program.results if p.node.device == number],
+            network,
+            parallel_iterations=options.parallel_iterations,
+            order=order,
+            observe=options.observe,
+            text_sink=options.text_sink,
+        )
+        for number in range(program.devices)
+    ]
+    given = list(zip(program.inputs, map(np.asarray, arrays), strict=True))
+    with np.errstate(all="ignore"):
+        for device in devices:
+            device.start([(node, x) for node, x in given if node.device == device.number])
+        while busy := [d for d in devices if not d.idle]:
+            for device in busy:
+                device.step()
+    if waiting := [key for d in devices for key, _ in d.expected.values()]:
+        raise InternalError(f"devices wait for tokens that nobody sends: {', '.join(waiting[:3])}")
+    if network.arrived:
+        raise InternalError(f"tokens were sent that nobody receives: {', '.join(k for k, _ in network.arrived)}")
+    for device in devices:
+        device.check_nothing_left()
+    return collect_results(program, devices), statistics(devices)
+
+
+def collect_results(program: DataflowProgram, devices: Sequence[Device]) -> list[Any]:
+    found = {port: token for d in devices for port, token in d.results.items()}
+    tokens = [found[p.node.number, p.output] for p in program.results]
+    return [t.value for t in tokens if t is not None]
+
+
+def statistics(devices: Sequence[Device]) -> RunStatistics:
+    fired, dead, widths = Counter[str](), Counter[str](), Counter[int]()
+    for device in devices:
+        fired += device.fired
+        dead += device.dead
+        widths += device.widths
+    return RunStatistics(
+        fired, dead, tuple([widths[i] for i in range(len(widths))]), max(d.most_iterations for d in devices)
+    )
