@@ -225,6 +225,8 @@ CODE_TITLES: dict[str, str] = {
     "DL1242": "an artifact in a newer format",
     "DL1250": "an edit that a graph does not allow",
     "DL1251": "a pass on a graph that cannot run or breaks its promise",
+    "DL1260": "a placement that does not fit the program or its devices",
+    "DL1261": "a process of the dataflow machine that failed",
 }
 
 

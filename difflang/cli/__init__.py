@@ -9,6 +9,7 @@ import math
 import sys
 import traceback
 import warnings
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
 from difflang.base.private_cache import CacheWarning, unsafe_folder_text
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
+from difflang.cli.commands.dataflow import MachineRequest, open_machine, placed_machine
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
@@ -34,11 +36,11 @@ from difflang.cli.options_and_reports import (
     check_program_file,
     checking_options,
     device_option,
-    engine_option,
     exit_on_error,
     float_option,
     full_traceback,
     load_source,
+    machine_options,
     memory_budget_option,
     no_cache,
     parse_pairs,
@@ -50,7 +52,7 @@ from difflang.cli.options_and_reports import (
 )
 
 MAX_STEPS = 2**31 - 2  # the step counter is an i32
-STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
+STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "jaxpr", "stablehlo", "json")
 
 
 # Commands in files of their own, each with its module, which is imported only when the command is used.
@@ -59,7 +61,7 @@ COMMAND_MODULES = {
     "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
     "export": "export_and_stubs", "fmt": "fmt", "kernel": "servers", "lsp": "servers", "new": "new_and_completions",
     "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs", "test": "tests_and_benchmarks",
-    "trace": "derive_and_trace", "viz": "viz",
+    "trace": "derive_and_trace", "viz": "viz", "worker": "dataflow",
 }  # fmt: skip
 
 
@@ -123,7 +125,22 @@ def main() -> None:
 @click.option(
     "--set", "values", multiple=True, metavar="NAME=VALUE", help="Set an argument of ENTRY or of the program."
 )
-@engine_option
+@click.option(
+    "--engine",
+    type=SuggestingChoice(["xla", "interpret", "dataflow"]),
+    default="xla",
+    help="How to run functions; `interpret` uses NumPy, slow and exact, `dataflow` tokens on devices of its own.",
+)
+@machine_options
+@click.option(
+    "--parallel-iterations",
+    type=WholeNumber(1),
+    metavar="N",
+    help="Iterations of a loop that are under way at once on the dataflow machine.  [default: 32]",
+)
+@click.option("--processes", is_flag=True, help="Each device of the dataflow machine in a process of its own.")
+@click.option("--hosts", metavar="HOST:PORT,…", help="Workers for the devices from 1, started by `difflang worker`.")
+@click.option("--timeline", type=FILE, help="Write the last run of the dataflow machine as a trace for Chrome.")
 @device_option
 @seed_option
 @float_option
@@ -155,8 +172,10 @@ def main() -> None:
 @full_traceback
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
-    device: str | None, seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
-    max_steps: int | None, profile: bool, profile_out: Path | None, timeout: float | None, folders: tuple[Path, ...],
+    devices: int | None, place: str | None, parallel_iterations: int | None, processes: bool, hosts: str | None,
+    timeline: Path | None, device: str | None, seed: int, default_float: str | None, budget: int,
+    allow: tuple[Path, ...], check_nans: bool, max_steps: int | None, profile: bool, profile_out: Path | None,
+    timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input), or call ENTRY and print the result.
 
@@ -165,8 +184,11 @@ def run(
     """
     from difflang.execution.engine import Engine
 
-    if budget and engine == "interpret":
-        raise click.UsageError("--memory-budget works only on compiled programs: --engine interpret keeps everything")
+    if budget and engine != "xla":
+        raise click.UsageError(f"--memory-budget works only on compiled programs: --engine {engine} keeps everything")
+    about = MachineRequest(devices, place, parallel_iterations, processes, hosts, timeline)
+    if engine != "dataflow" and about != MachineRequest():
+        raise click.UsageError("--devices, --place, --processes, --hosts and --timeline belong to --engine dataflow")
     # The limit covers checking and compilation too, not only the run.
     if timeout is not None:
         if math.isnan(timeout):
@@ -174,8 +196,11 @@ def run(
         exit_after(timeout)
     with exit_on_error(usage=("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")):
         given = parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE")
-        with profile_run(profile, profile_out) as clock:
-            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock)
+        with (
+            profile_run(profile and engine != "dataflow", profile_out) as clock,
+            open_machine(about, profile=profile) if engine == "dataflow" else nullcontext() as machine,
+        ):
+            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock, machine=machine)
             run_program(
                 RunRequest(program, words, *given), options, default_float, folders, allow, seed, max_steps or 0
             )
@@ -193,12 +218,14 @@ def run(
 @argument_types_option
 @click.option("--wrt", help="Show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option("--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="Platform of the StableHLO.")
+@machine_options
 @memory_budget_option
 @float_option
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str | None, after: str | None, argument_types: tuple[str, ...],
-    wrt: str | None, platform: str | None, budget: int, default_float: str | None, folders: tuple[Path, ...],
+    wrt: str | None, platform: str | None, devices: int | None, place: str | None, budget: int,
+    default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
     from difflang.tools import emit as emitting
@@ -210,10 +237,13 @@ def emit(
         raise click.UsageError("--platform works only with --stage stablehlo")
     if budget and stage != "planned":
         raise click.UsageError("--memory-budget works only with --stage planned")
+    if (devices is not None or place is not None) and stage != "dataflow":
+        raise click.UsageError("--devices and --place work only with --stage dataflow")
     with exit_on_error(usage=("DL1220",)):
+        machine = placed_machine(devices, place)
         checked, path, entry = check_program_file(program, default_float, folders)
         text, left = emitting.emit(
-            checked, path, emitting.EmitRequest(stage or "", entry, pairs, wrt, platform, words, budget, after)
+            checked, path, emitting.EmitRequest(stage or "", entry, pairs, wrt, platform, words, budget, after, machine)
         )
         click.echo(text, nl=False)
         print_diagnostics(left)

@@ -152,6 +152,17 @@ def program_with_arguments(command: Command) -> Command:
     return program_argument(program_words(command))
 
 
+def machine_options(command: Command) -> Command:
+    """The options of a command that lowers to the dataflow machine."""
+    devices = click.option(
+        "--devices", type=WholeNumber(1, 1000), help="Number of devices of the dataflow machine.  [default: 1]"
+    )
+    place = click.option(
+        "--place", metavar="auto|FILE", help="Which device computes what: `line 3 = 1`, `op sin = 2`, `rest = 0`."
+    )
+    return devices(place(command))
+
+
 def checking_options(command: Command) -> Command:
     """The options of a command that checks a program."""
     return float_option(search_path(full_traceback(command)))

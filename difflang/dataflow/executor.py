@@ -47,6 +47,7 @@ class Firing(NamedTuple):
 
 
 Observer = Callable[[Firing], None]
+Report = dict[str, Any]
 
 
 # Kinds whose tokens are emitted in the iteration where they fire.
@@ -142,6 +143,13 @@ class Device:
         """Errors: InternalError if a token waits for others that did not come, or a result is missing."""
         if self.root.waiting or self.root.frames or any(t is None for t in self.results.values()):
             raise InternalError(f"device {self.number}: tokens are left at {list(self.root.waiting)[:3]}")
+
+    def report(self) -> Report:
+        """What happened here, as data: nodes by kind that fired, those on a dead token, equations at each depth."""
+        return {
+            "fired": dict(self.fired), "dead": dict(self.dead), "widths": sorted(self.widths.items()),
+            "most_iterations": self.most_iterations,
+        }  # fmt: skip
 
     # ---- Tokens
 

@@ -86,6 +86,10 @@ class Lowering:
         the region around it to run."""
         return [self.pivot] if self.pivot is not None and all(p.node.constant for p in inputs) else []
 
+    def only_here(self, value: Port) -> Port:
+        """A value that is live only where the region around it runs, also if it is there in every iteration."""
+        return self.compute("here", lambda x: x, value) if value.node.constant else value
+
     def unpack(self, packed: Port, count: int) -> list[Port]:
         """The items of a tuple that a node gives."""
         return [self.compute(f"item {i}", lambda items, i=i: items[i], packed) for i in range(count)]
@@ -99,8 +103,7 @@ class Lowering:
 
     def cond(self, predicate: Port, inputs: Sequence[Port], regions: Sequence[Graph]) -> list[Port]:
         """A branch: each input goes to one region by a Switch; a Merge of each result takes the one that ran."""
-        if predicate.node.constant:
-            predicate = self.compute("predicate", lambda x: x, predicate)
+        predicate = self.only_here(predicate)
         effectful = any(r.effectful for r in regions)
         values = [*inputs, *([self.start_of_effects()] if effectful else [])]
         switches = [self.node("Switch", value, predicate, outputs=2) for value in values]
@@ -154,7 +157,7 @@ class Lowering:
         if effectful and self.effects is not None:
             after = [*after, self.effects]
         for head, value in zip(heads, after, strict=True):
-            head.inputs.append(Port(self.node("NextIteration", value)))
+            head.inputs.append(Port(self.node("NextIteration", self.only_here(value))))
         exits = [Port(self.node("Exit", Port(n, 0))) for n in switches]
         self.frame, self.pivot, self.effects = outer
         if effectful:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
-from difflang.dataflow.executor import Device, Observer, Tag, Token
+from difflang.dataflow.executor import Device, Observer, Report, Tag, Token
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.ir.interpreter import TextSink, discard_text
 
@@ -38,6 +38,17 @@ class RunStatistics(Struct, frozen=True):
     dead: Counter[str]
     widths: tuple[int, ...]
     most_iterations: int
+
+    @classmethod
+    def of(cls, reports: Sequence[Report]) -> Self:
+        """Those of all devices together, from what each one reports."""
+        fired, dead, widths = Counter[str](), Counter[str](), Counter[int]()
+        for report in reports:
+            fired.update(report["fired"])
+            dead.update(report["dead"])
+            widths.update(dict(report["widths"]))
+        most = max(report["most_iterations"] for report in reports)
+        return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), most)
 
     @property
     def work(self) -> int:
@@ -103,21 +114,10 @@ def run_dataflow(
         raise InternalError(f"tokens were sent that nobody receives: {', '.join(k for k, _ in network.arrived)}")
     for device in devices:
         device.check_nothing_left()
-    return collect_results(program, devices), statistics(devices)
+    return collect_results(program, devices), RunStatistics.of([d.report() for d in devices])
 
 
 def collect_results(program: DataflowProgram, devices: Sequence[Device]) -> list[Any]:
     found = {port: token for d in devices for port, token in d.results.items()}
     tokens = [found[p.node.number, p.output] for p in program.results]
     return [t.value for t in tokens if t is not None]
-
-
-def statistics(devices: Sequence[Device]) -> RunStatistics:
-    fired, dead, widths = Counter[str](), Counter[str](), Counter[int]()
-    for device in devices:
-        fired += device.fired
-        dead += device.dead
-        widths += device.widths
-    return RunStatistics(
-        fired, dead, tuple([widths[i] for i in range(len(widths))]), max(d.most_iterations for d in devices)
-    )

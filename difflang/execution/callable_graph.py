@@ -98,6 +98,7 @@ class CallableGraph:
     Graphs with the same key `of` share their capacity; `byte_limit` is the memory limit of its derivatives, 0 for none.
     """
 
+    evaluate: Callable[..., Sequence[Any]] = staticmethod(evaluate)  # what `interpreted` runs a finished graph with
     build_result: Callable[[Iterator[Any]], Any]  # makes a value from the leaves of a result
     build_interpreted: Callable[[Iterator[Any]], Any]  # the same for `reference`, which may have another capacity
 
@@ -247,7 +248,7 @@ class CallableGraph:
         return self.build_interpreted(iter(results))
 
     def evaluate_graph(self, made: PreparedGraph, arrays: Sequence[Any]) -> list[Any]:
-        results = [np.asarray(x) for x in evaluate(made.graph, *arrays, text_sink=self.voice)]
+        results = [np.asarray(x) for x in self.evaluate(made.graph, *arrays, text_sink=self.voice)]
         self.voice.raise_error()
         return results
 

@@ -21,6 +21,7 @@ from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
 
 if TYPE_CHECKING:
+    from difflang.dataflow.machine import Machine
     from difflang.execution.line_profiler import LineProfile, TimedProgram
     from difflang.runtime.compile import Executable
 
@@ -29,20 +30,22 @@ MAX_SMALL_ELEMENTS = 4096  # nor is data movement on arrays with at most so many
 
 
 class Engine(Struct, frozen=True):
-    """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
+    """`interpret` runs every graph in NumPy, `dataflow` on its `machine`; `device` is a platform of JAX, None for its
+    default.
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order`, scatters add in
     a fixed order. With `check_nans`, a NaN or infinity in a result is an error at the step that made it. `profile`
     records the time of every line. `on_limit` receives the memory limit of each compiled program that has one.
     """
 
-    name: Literal["xla", "interpret"] = "xla"
+    name: Literal["xla", "interpret", "dataflow"] = "xla"
     device: str | None = None
     budget: int = 0
     in_order: bool = False
     check_nans: bool = False
     profile: LineProfile | None = None
     on_limit: Callable[[int], object] | None = None
+    machine: Machine | None = None
 
     def program(
         self,
@@ -77,9 +80,11 @@ class Engine(Struct, frozen=True):
 
     @property
     def pipeline(self) -> Pipeline:
-        return INTERPRET if self.name == "interpret" else COMPILE
+        return COMPILE if self.name == "xla" else INTERPRET
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
+        if self.machine is not None:
+            return partial(self.machine.evaluate, ready, text_sink=says)
         # A small graph is not worth compiling.
         if self.name == "interpret" or is_small_graph(ready):
             if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):

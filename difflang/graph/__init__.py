@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from difflang.graph.builder import GraphBuilder
 from difflang.graph.computational_graph import Graph
+from difflang.graph.dataflow_machine import DataflowMachine
 from difflang.graph.graph_passes import GraphPass, graph_pass, passes
 from difflang.graph.graph_view import Equation, Value
 from difflang.graph.new_graph import build
 
-__all__ = ["Equation", "Graph", "GraphBuilder", "GraphPass", "Value", "build", "graph_pass", "parse", "passes"]
+__all__ = [
+    "DataflowMachine",
+    "Equation",
+    "Graph",
+    "GraphBuilder",
+    "GraphPass",
+    "Value",
+    "build",
+    "graph_pass",
+    "parse",
+    "passes",
+]
 
 parse = Graph.parse

@@ -15,6 +15,7 @@ from difflang.base.errors import classify_errors
 from difflang.base.wording import with_article
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.graph.builder import GraphBuilder
+from difflang.graph.dataflow_machine import DataflowMachine, Place
 from difflang.graph.drawing import draw, notebook_html
 from difflang.graph.edits import rename_values, replace_value, with_outputs
 from difflang.graph.graph_errors import graph_error, verified
@@ -117,12 +118,23 @@ class Graph(GraphView):
     # ---- Runs
 
     def run(self, /, *arrays: Any, engine: str = "xla", **named: Any) -> tuple[Any, ...]:
-        """Its outputs for these inputs, by position and by name, compiled by XLA or by the interpreter, `interpret`.
+        """Its outputs for these inputs, by position and by name. The engine `xla` compiles it, `interpret` runs it in
+        NumPy, `dataflow` by tokens.
 
         Symbolic sizes follow from the shapes; each new set of sizes is compiled. A random key may be an integer.
         Errors: those of the program if a check fails; DL1201, DL1202, DL1206, DL1207 for wrong inputs.
         """
+        if engine == "dataflow":
+            return self.dataflow().run(*arrays, **named)
         return run_graph(self, self._context, self._programs, (arrays, named), engine, self.can_fail)
+
+    def dataflow(self, devices: int = 1, place: Place = None, *, parallel_iterations: int = 32) -> DataflowMachine:
+        """The graph on a dataflow machine, where control flow is tokens: to see how it runs, on several devices.
+
+        `place` says where: a function of each equation, the text of a placement, or `auto`; without it all is on device
+        0. At most `parallel_iterations` of a loop are under way. Errors: DL1260, here or where the machine is used.
+        """
+        return DataflowMachine(self, self._context, devices, place, parallel_iterations)
 
     # ---- Edits
 

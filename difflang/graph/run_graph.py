@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, Literal
@@ -25,8 +25,8 @@ from difflang.ir.symbolic_dims import Dim, dim_name
 from difflang.ir.tensor_types import History
 from difflang.passes.substitute_dims import has_symbolic_dims, substitute_graph_dims
 
-Engine = Literal["xla", "interpret"]
-ENGINES: tuple[Engine, ...] = ("xla", "interpret")
+Engine = Literal["xla", "interpret", "dataflow"]
+ENGINES: tuple[Engine, ...] = ("xla", "interpret", "dataflow")
 
 
 class CheckList(Struct, frozen=True, eq=False):
@@ -73,8 +73,11 @@ def run_graph(
     given: tuple[Sequence[Any], Mapping[str, Any]],
     engine: str,
     can_fail: bool,
+    make: Callable[[IrGraph, RunContext, bool], GraphProgram] = GraphProgram,
 ) -> tuple[Any, ...]:
     """The outputs of a graph for inputs by position and by name. `programs` keeps one program for each set of sizes.
+
+    `make` makes it; all engines but XLA run what it has for the interpreter.
 
     Errors: those of the program; DL12 for wrong inputs.
     """
@@ -87,7 +90,7 @@ def run_graph(
         if sizes not in programs:
             known: dict[str, Dim] = dict(sizes)
             concrete = substitute_graph_dims(view.ir, lambda n: known.get(n, dim_name(n)))
-            programs[sizes] = GraphProgram(concrete, context, can_fail)
+            programs[sizes] = make(concrete, context, can_fail)
         program = programs[sizes]
         return program.call(arrays) if engine == "xla" else program.interpreted(arrays)
 

@@ -92,7 +92,7 @@ class UnitCache:
         results = self.call(unit.program.made, arrays)
         self.voice.raise_error()
         while unit.fails and (site := results.pop().item()):
-            if not unit.program.grow(self.session, site, interpreted=self.engine.name == "interpret"):
+            if not unit.program.grow(self.session, site, interpreted=self.engine.name != "xla"):
                 engine = self.engine.explaining(unit.program.capacity)
                 raise explain_failure(self.session, site, unit.graph, engine, arrays)
             # Output of the failed run is dropped, since the program with more capacity prints it again.

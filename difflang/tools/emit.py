@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Span
+from difflang.dataflow.machine import Machine
 from difflang.driver.checked_program import CheckedProgram, select_functions
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.driver.run_program import load_values
@@ -22,7 +23,7 @@ from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
 from difflang.ir.text_printer import graph_to_text
-from difflang.lower.lowering_pipeline import finalize_graph, graph_after, graph_at_stage
+from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph, graph_after, graph_at_stage
 from difflang.plan.budget_search import memory_limit, plan_memory
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
@@ -42,6 +43,7 @@ class EmitRequest(Struct, frozen=True):
     program_args: tuple[str, ...] = ()  # arguments of the program
     budget: int = 0  # the memory limit in bytes at stage `planned`
     after: str | None = None  # the pass after which to emit the graph, instead of a stage
+    machine: Machine = Machine()  # at stage `dataflow`
 
 
 def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
@@ -151,6 +153,8 @@ def stage_text(graph: Graph, request: EmitRequest) -> str:
 
             ready = finalize_graph(graph)
             return jaxpr_text(ready) if stage == "jaxpr" else lower_to_stablehlo(ready, request.platform).as_text()
+        case "dataflow":
+            return request.machine.program(finalize_graph(graph, pipeline=INTERPRET)).text()
         case "planned":
             return graph_to_text(plan_memory(graph, memory_limit(graph, request.budget)).graph)
         case stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
+from difflang.dataflow.executor import Firing
+from difflang.dataflow.machine import Machine
+from difflang.dataflow.timeline import chrome_trace, token_lines
 from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
@@ -28,7 +32,7 @@ from difflang.gradcheck.trace_table import Trace, build_trace, format_short
 from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import DTYPES, Tensor, numpy_dtype
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
-from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
 from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
 from difflang.syntax import tree
@@ -54,10 +58,29 @@ class TraceOptions(Struct, frozen=True):
     rows: int = ROWS
     seed: int = 0
     words: tuple[str, ...] = ()  # arguments of the program
+    machine: Machine | None = None  # to trace the tokens of
 
 
-def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None, options: TraceOptions) -> Trace:
-    """The trace of a function of a file at values given as text.
+class TokenTrace(Struct, frozen=True):
+    """The nodes that fired in a run on the dataflow machine, in order, at most `rows` of them as text."""
+
+    call: str
+    firings: tuple[Firing, ...]
+    rows: int
+
+    def __str__(self) -> str:
+        lines = list(token_lines(self.firings[: self.rows]))
+        more = len(self.firings) - len(lines)
+        return "\n".join([self.call, *lines, *([f"… and {more:,} more: --rows {len(self.firings)}"] if more else [])])
+
+    def to_json(self) -> Any:
+        return {"call": self.call, **json.loads(chrome_trace(self.firings))}
+
+
+def trace_function(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: TraceOptions
+) -> Trace | TokenTrace:
+    """The trace of a function of a file at values given as text; with a machine, that of its tokens.
 
     Errors: DL0201 for an unknown entry; DL1207 and DL1210 for invalid values; DL09 if it fails.
     """
@@ -69,7 +92,7 @@ def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None
 
 def trace_declaration(
     checked: CheckedProgram, decl: tree.Fn, options: TraceOptions, leaves: Callable[[GlobalName], Sequence[Any]]
-) -> Trace:
+) -> Trace | TokenTrace:
     """The trace of a function, given the values of its file."""
     given, session = dict(options.arguments), Session()
     # An enum's value is a variant in source form; a record's sizes are given by its type.
@@ -100,13 +123,16 @@ def trace_declaration(
 
 def trace_entry(
     session: Session, call: str, entry: ElaboratedCall, arrays: Sequence[Any], inputs: int, options: TraceOptions
-) -> Trace:
+) -> Trace | TokenTrace:
     """The trace of an elaborated call, whose first arrays are its arguments. Errors: DL09, DL0401, DL1222."""
     entry = with_fitted_capacity(session, entry, arrays)
     if entry.fails and (site := int(evaluate(finalize_graph(entry.graph), *arrays)[-1 - DETAIL_RESULTS])):
         raise explain_failure(session, site, entry.graph, Engine("interpret").explaining(), arrays)
     graph = with_capacity(without_prints(entry.graph), INITIAL_CAPACITY)
     graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
+    if options.machine is not None:
+        options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *arrays)
+        return TokenTrace(call, tuple(options.machine.firings), options.rows)
     # Constants of the file have no tangent column.
     moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]
     asked = [i for i, p in enumerate(graph.params) if moves[i] and matches_wrt(p.hint, options.wrt)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from difflang.cli.commands.dataflow import placed_machine
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     SuggestingChoice,
@@ -15,6 +16,7 @@ from difflang.cli.options_and_reports import (
     check_program_file,
     checking_options,
     exit_on_error,
+    machine_options,
     parse_pairs,
     print_diagnostics,
     program_argument,
@@ -79,11 +81,13 @@ FORMATS = SuggestingChoice(["table", "latex", "html", "json"])
 @click.option("--wrt", help="Add a column of tangents for this parameter: `w` or `m.w`.")
 @click.option("--rows", type=WholeNumber(2), default=100, show_default=True, help="Maximum number of rows in a table.")
 @click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format.")
+@click.option("--dataflow", is_flag=True, help="Show each token of a run on the dataflow machine instead.")
+@machine_options
 @seed_option
 @checking_options
 def trace(
-    program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, seed: int,
-    default_float: str | None, folders: tuple[Path, ...],
+    program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, dataflow: bool, devices: int | None,
+    place: str | None, seed: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Evaluate ENTRY at these values and print the run row by row, as textbooks do: each value with its derivatives
     with respect to the arguments (tangents), and the derivative of the result with respect to it (adjoint). Example:
@@ -94,9 +98,16 @@ def trace(
     pairs = [v.partition("=") for v in values]
     if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="VALUES")
+    if dataflow and (wrt is not None or form in ("latex", "html")):
+        raise click.UsageError("--dataflow prints a table or JSON, without tangents: trace a function that takes them")
+    if (devices is not None or place is not None) and not dataflow:
+        raise click.UsageError("--devices and --place work only with --dataflow")
     with exit_on_error(usage=tracing.USAGE):
-        options = tracing.TraceOptions({n: v for n, _, v in pairs}, wrt, rows, seed)
+        machine = placed_machine(devices, place) if dataflow else None
+        options = tracing.TraceOptions({n: v for n, _, v in pairs}, wrt, rows, seed, machine=machine)
         checked, path, entry = check_program_file(program, default_float, folders)
         found = tracing.trace_function(checked, path, entry, options)
-        text = {"latex": found.to_latex, "html": found.to_html}.get(form)
-        click.echo(json_text(found.to_json()) if form == "json" else text() if text else str(found))
+        if isinstance(found, tracing.TokenTrace) or form in ("json", "table"):
+            click.echo(json_text(found.to_json()) if form == "json" else str(found))
+        else:
+            click.echo(found.to_latex() if form == "latex" else found.to_html())

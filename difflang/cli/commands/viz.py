@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.source_files import write_or_report
+from difflang.cli.commands.dataflow import placed_machine
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
@@ -17,6 +18,7 @@ from difflang.cli.options_and_reports import (
     check_program_file,
     checking_options,
     exit_on_error,
+    machine_options,
     parse_pairs,
     program_with_arguments,
 )
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from difflang.tools.viz.visualize import VizResult
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
-STAGES = ("ir", "derived", "optimized")
+STAGES = ("ir", "derived", "optimized", "dataflow")
 
 
 @click.command()
@@ -50,11 +52,12 @@ STAGES = ("ir", "derived", "optimized")
     "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."
 )
 @argument_types_option
+@machine_options
 @checking_options
 def viz(
     program: str, words: tuple[str, ...], wrt: str | None, form: str | None, out: Path | None, stage: str | None,
-    change: str | None, everything: bool, argument_types: tuple[str, ...], default_float: str | None,
-    folders: tuple[Path, ...],
+    change: str | None, everything: bool, argument_types: tuple[str, ...], devices: int | None, place: str | None,
+    default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Draw the graph of ENTRY: its operations, the types of the values between them, and their source lines.
 
@@ -64,11 +67,14 @@ def viz(
 
     if change is not None and stage is not None:
         raise click.UsageError("--diff shows the graph before and after a pass: do not use --stage")
+    if (devices is not None or place is not None) and stage != "dataflow":
+        raise click.UsageError("--devices and --place work only with --stage dataflow")
     form = form or format_from_suffix(out)
+    if stage == "dataflow" and form == "html":
+        raise click.UsageError("--stage dataflow is drawn as svg, dot, mermaid or json")
     with exit_on_error(usage=drawing.USAGE):
-        options = drawing.VizOptions(
-            stage or "optimized", wrt, parse_pairs(argument_types, "--arg", "TYPE"), words, change, everything
-        )
+        specs, machine = parse_pairs(argument_types, "--arg", "TYPE"), placed_machine(devices, place)
+        options = drawing.VizOptions(stage or "optimized", wrt, specs, words, change, everything, machine)
         checked, path, entry = check_program_file(program, default_float, folders)
         found = drawing.visualize(checked, path, entry, options)
         text = render_format(found, form)
@@ -96,8 +102,11 @@ def format_from_suffix(out: Path | None) -> str:
 def render_format(found: VizResult, form: str) -> str:
     """The diagrams in a format."""
     from difflang.tools.viz import dot_and_mermaid
+    from difflang.tools.viz.dataflow_picture import draw_program
     from difflang.tools.viz.html_page import html_page
 
+    if found.program is not None:
+        return draw_program(found.program, form, found.decl.name)
     match form:
         case "dot":
             return dot_and_mermaid.dot(found.pictures)

@@ -21,15 +21,18 @@ DEFAULT_COLOR = "#f6f8fa"
 
 def svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
     """The diagrams, drawn by Graphviz. With `links`, a box links to `#L7`, its line of that source. Errors: DL0709."""
+    return draw_dot(dot(pictures, links))
+
+
+def draw_dot(text: str) -> str:
+    """The SVG of a text in DOT, drawn by Graphviz. Errors: DL0709 without it, or if it fails."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
     program = shutil.which("dot", path=path) or shutil.which("graphviz-pure", path=path)
     if program is None:
         way = "`pip install 'difflang[pictures]'`, or use `--format dot` or `mermaid`, which other tools draw"
         raise make_error("DL0709", "this picture requires Graphviz, which is not installed", help=way)
     try:
-        done = subprocess.run(
-            [program, "-Tsvg"], input=dot(pictures, links), capture_output=True, encoding="utf-8", errors="replace"
-        )
+        done = subprocess.run([program, "-Tsvg"], input=text, capture_output=True, encoding="utf-8", errors="replace")
         drawn = done.stdout if done.returncode == 0 else ""
         said = done.stderr.strip() or f"its exit status is {done.returncode}"
     except OSError as error:

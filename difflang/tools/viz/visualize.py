@@ -10,6 +10,8 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError
+from difflang.dataflow.machine import Machine
+from difflang.dataflow.nodes import DataflowProgram
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument
 from difflang.driver.run_program import load_values
@@ -21,7 +23,7 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.symbolic_dims import UnknownSize
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
-from difflang.lower.lowering_pipeline import differentiate_graph, finalize_graph
+from difflang.lower.lowering_pipeline import INTERPRET, differentiate_graph, finalize_graph
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import OPTIMIZE_FOR_READING, OPTIMIZE_FULLY
@@ -46,14 +48,16 @@ class VizOptions(Struct, frozen=True):
     words: tuple[str, ...] = ()  # arguments of the program
     change: str | None = None
     all: bool = False
+    machine: Machine = Machine()  # at stage `dataflow`
 
 
 class VizResult(Struct, frozen=True):
-    """The diagrams side by side, notes about them, and the function."""
+    """The diagrams side by side, notes about them, and the function; or its program of the dataflow machine."""
 
     pictures: tuple[Diagram, ...]
     notes: tuple[str, ...]
     decl: tree.Fn
+    program: DataflowProgram | None = None
 
 
 def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, options: VizOptions) -> VizResult:
@@ -67,6 +71,12 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)
     pipeline = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
+    if options.stage == "dataflow":
+        if names:
+            raise open_sizes_error(decl, names, "the dataflow machine runs sizes that are numbers")
+        graph = differentiate_graph(pipeline.graph(options.wrt))
+        program = options.machine.program(finalize_graph(graph, pipeline=INTERPRET))
+        return VizResult((), (), decl, program)
     with report_open_sizes(decl, names):
         by_pass = options.change is not None
         pictures = pass_diagrams(pipeline, options, notes) if by_pass else gradient_diagrams(pipeline, options)
@@ -83,9 +93,12 @@ def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, No
     except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
         if not names or not may_depend_on_sizes(error):
             raise
-        specs = " ".join(f"--arg {n}=3" for n in names)
-        message = f"the computation of `{decl.name}` depends on its sizes"
-        raise make_error("DL1210", message, (decl.name_span, ""), help=f"set them: `{specs}`") from None
+        raise open_sizes_error(decl, names, f"the computation of `{decl.name}` depends on its sizes") from None
+
+
+def open_sizes_error(decl: tree.Fn, names: Sequence[str], message: str) -> DifflangError:
+    specs = " ".join(f"--arg {n}=3" for n in names)
+    return make_error("DL1210", message, (decl.name_span, ""), help=f"set them: `{specs}`")
 
 
 class VizPipeline(Struct, frozen=True):

@@ -29,7 +29,7 @@ fn shown(x: f64) -> f64 { print("x is {x}")
     "m.dfl",
 )
 G = MODULE.f.graph("f64[3]", "i32")
-ENGINES = ["xla", "interpret"]
+ENGINES = ["xla", "interpret", "dataflow"]
 X = np.array([1.0, 2.0, 0.5])
 
 

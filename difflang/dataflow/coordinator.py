@@ -1,0 +1,253 @@
+"""Runs on several processes: the coordinator computes device 0 and hands each other device to a worker.
+
+All tokens between workers go through the coordinator, so that it knows what is under way and who is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from select import select
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.dataflow.executor import Device
+from difflang.dataflow.lower_to_dataflow import Placement
+from difflang.dataflow.partition import dataflow_program
+from difflang.dataflow.placement import equations_in_order
+from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
+from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, collect_results
+from difflang.dataflow.wire_format import Connection, Message, WireError, prove_token
+from difflang.ir.graph import Graph
+from difflang.ir.json_codec import graph_to_json
+
+TOKEN_VARIABLE = "DIFFLANG_WORKER_TOKEN"
+START_SECONDS = 30.0  # a worker imports the package first
+END_SECONDS = 0.5  # a process that has closed its connection ends within this
+LOCALHOST = "127.0.0.1"
+FAILURE_CODE = "DL1261"
+
+
+class Worker:
+    """The coordinator's end of a worker, for one device."""
+
+    def __init__(self, device: int, address: tuple[str, int], process: subprocess.Popen[str] | None) -> None:
+        self.device, self.address, self.process = device, address, process
+        self.connection: Connection | None = None
+        self.status: Message = {}  # what it said last when it had nothing to do
+        self.forwarded = 0  # tokens sent to it
+
+    def __str__(self) -> str:
+        process = f"process {self.process.pid} at " if self.process is not None else ""
+        return f"the worker of device {self.device} ({process}{self.address[0]}:{self.address[1]})"
+
+    def connect(self, token: str) -> Connection:
+        """Errors: DL1261 if nobody is there, or someone who does not know the token."""
+        try:
+            sock = socket.create_connection(self.address, timeout=START_SECONDS)
+            connection = Connection(sock)
+            prove_token(connection, token, first=True)
+            sock.settimeout(None)
+        except (OSError, WireError) as error:
+            self.fail(str(error))
+        self.connection = connection
+        return connection
+
+    def send(self, message: Message, value: Any = None) -> None:
+        """Errors: DL1261 if it is gone."""
+        assert self.connection is not None
+        try:
+            self.connection.send(message, value)
+        except WireError as error:
+            self.fail(str(error))
+
+    def fail(self, why: str) -> NoReturn:
+        status = None
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                status = self.process.wait(timeout=END_SECONDS)
+        ended = f"; its exit status is {status}" if status is not None else ""
+        message = f"{self} failed: {why}{ended}"
+        raise DifflangError(Diagnostic(FAILURE_CODE, message, helps=("the other workers of the run were stopped",)))
+
+
+def spawn_worker(device: int, token: str) -> Worker:
+    """A worker in a new process of this machine, which says where it listens once it has started."""
+    command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once"]
+    environment = {**os.environ, TOKEN_VARIABLE: token}
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    return Worker(device, (LOCALHOST, 0), process)
+
+
+def wait_for_address(worker: Worker) -> None:
+    """Errors: DL1261 if a process of this machine does not say in time where it listens."""
+    process = worker.process
+    if process is None:
+        return
+    assert process.stdout is not None
+    ready, _, _ = select([process.stdout], [], [], START_SECONDS)
+    said = process.stdout.readline() if ready else ""
+    host, colon, port = said.strip().rpartition(" ")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        worker.fail("it did not start" if ready else f"it did not start in {START_SECONDS:g} seconds")
+    worker.address = (host, int(port))
+
+
+class Cluster:
+    """Workers for the devices from 1, in new processes of this machine, or on given hosts; used as a context.
+
+    They start with the first run.
+    """
+
+    def __init__(self, devices: int, hosts: Sequence[tuple[str, int]] = (), *, timeout: float = 10.0) -> None:
+        self.devices, self.hosts, self.timeout = devices, hosts, timeout
+        self.inbox = Inbox()
+        self.workers: dict[int, Worker] = {}
+        self.heartbeat: Heartbeat | None = None
+
+    def start(self) -> None:
+        """Start or find the workers. Errors: DL1261 if one does not start, is not there, or does not know the token."""
+        token = os.environ.get(TOKEN_VARIABLE, "") if self.hosts else secrets.token_hex(32)
+        for device in range(1, self.devices):
+            found = Worker(device, self.hosts[device - 1], None) if self.hosts else spawn_worker(device, token)
+            self.workers[device] = found
+        for device, worker in self.workers.items():
+            wait_for_address(worker)
+            self.inbox.listen(device, worker.connect(token))
+        self.heartbeat = Heartbeat([w.connection for w in self.workers.values() if w.connection is not None])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.heartbeat is not None:
+            self.heartbeat.end()
+        # Workers report only what went wrong on the machine, not every error of the program.
+        first = error.diagnostics[0] if isinstance(error, DifflangError) else None
+        self.close(first.message if first is not None and first.code == FAILURE_CODE else "")
+
+    def close(self, why: str) -> None:
+        """Say goodbye, or why the run stopped, and wait for processes that were started here."""
+        message = {"kind": "stop", "text": why} if why else {"kind": "goodbye"}
+        for worker in self.workers.values():
+            if worker.connection is not None:
+                with suppress(WireError):  # it may be gone already
+                    worker.connection.send(message)
+        for worker in self.workers.values():
+            if worker.process is not None:
+                try:
+                    worker.process.wait(timeout=self.timeout)
+                except subprocess.TimeoutExpired:
+                    worker.process.kill()
+                    worker.process.wait()
+                assert worker.process.stdout is not None
+                worker.process.stdout.close()
+            if worker.connection is not None:
+                worker.connection.close()
+
+    def run(
+        self, graph: Graph, placement: Placement, arrays: Sequence[Any], options: RunOptions
+    ) -> tuple[list[Any], RunStatistics]:
+        """The results of a graph, and what happened on all devices.
+
+        Errors: DL1233 if it calls a Python function; DL1261 if a worker fails or is silent, or all wait for each other.
+        """
+        if self.heartbeat is None:
+            self.start()
+        return ClusterRun(self, graph, placement, arrays, options).run()
+
+
+class ClusterRun:
+    """One run of a graph."""
+
+    def __init__(
+        self, cluster: Cluster, graph: Graph, placement: Placement, arrays: Sequence[Any], options: RunOptions
+    ) -> None:
+        self.cluster, self.options, self.workers = cluster, options, cluster.workers
+        message: Message = {
+            "kind": "run", "graph": graph_to_json(graph), "devices": cluster.devices,
+            "placement": [placement.get(eqn, 0) for eqn in equations_in_order(graph)],
+            "parallel_iterations": options.parallel_iterations,
+        }  # fmt: skip
+        for worker in self.workers.values():
+            worker.forwarded, worker.status = 0, {}
+            worker.send({**message, "device": worker.device})
+        self.program = dataflow_program(graph, placement, cluster.devices)
+        self.network = RemoteNetwork(self.post)
+        self.device = Device(
+            0, self.program.of_device(0), self.program.results, self.network, observe=options.observe,
+            parallel_iterations=options.parallel_iterations, text_sink=options.text_sink,
+        )  # fmt: skip
+        self.arrays = [np.asarray(x) for x in arrays]
+
+    def run(self) -> tuple[list[Any], RunStatistics]:
+        with np.errstate(all="ignore"):
+            self.device.start(list(zip(self.program.inputs, self.arrays, strict=True)))
+        while not self.finished:
+            run_until_idle(self.device)
+            arrived = self.cluster.inbox.get(0.0)
+            if arrived is None and self.device.idle and not self.finished:
+                self.check_progress()
+                arrived = self.cluster.inbox.get(HEARTBEAT_SECONDS)
+            self.check_peers()
+            if arrived is not None:
+                self.take(self.workers[arrived[0]], arrived[1], arrived[2])
+        self.device.check_nothing_left()
+        reports = [self.device.report(), *[w.status["report"] for w in self.workers.values()]]
+        return collect_results(self.program, [self.device]), RunStatistics.of(reports)
+
+    @property
+    def finished(self) -> bool:
+        return self.device.finished and all(w.status.get("finished") for w in self.workers.values())
+
+    def post(self, device: int, message: Message, value: Any) -> None:
+        worker = self.workers[device]
+        worker.forwarded += 1
+        worker.send(message, value)
+
+    def take(self, worker: Worker, message: Message | WireError, value: Any) -> None:
+        """What a worker said. Errors: DL1261 if it is gone, has failed, or sent garbage."""
+        if isinstance(message, WireError):
+            worker.fail(str(message))
+        try:
+            match message.get("kind"):
+                case "token" if message["to"] == 0:
+                    self.network.arrive(message, value)
+                case "token":
+                    self.post(message["to"], message, value)
+                case "text":
+                    self.options.text_sink(int(message["site"]), str(message["text"]))
+                case "idle":
+                    worker.status = message
+                case "failed":
+                    worker.fail(str(message["text"]))
+                case kind:
+                    raise WireError(f"it sent {kind!r}")
+        except (KeyError, TypeError, ValueError, WireError) as error:
+            worker.fail(str(error) if isinstance(error, WireError) else f"it sent a message without {error}")
+
+    def check_peers(self) -> None:
+        """Errors: DL1261 if a worker is silent for too long."""
+        for device, worker in self.workers.items():
+            try:
+                self.cluster.inbox.check_heard(device, self.cluster.timeout)
+            except WireError as error:
+                worker.fail(str(error))
+
+    def check_progress(self) -> None:
+        """Errors: DL1261 if every device waits for tokens, and none is under way."""
+        # A worker said that it has nothing to do after it took all that was sent to it.
+        if all(w.status and w.status["received"] == w.forwarded for w in self.workers.values()):
+            waits = {0: [key for key, _ in self.device.expected.values()][:3]}
+            waits |= {w.device: w.status["expected"] for w in self.workers.values()}
+            text = "; ".join(f"device {d}: {', '.join(map(str, keys))}" for d, keys in waits.items() if keys)
+            message = f"all devices wait for tokens that nobody sends ({text})"
+            raise DifflangError(Diagnostic(FAILURE_CODE, message))

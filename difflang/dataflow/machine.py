@@ -1,0 +1,69 @@
+"""A dataflow machine: devices, a placement, and whether they are in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from difflang.base.source_files import read_source
+from difflang.dataflow.executor import Firing
+from difflang.dataflow.nodes import DataflowProgram
+from difflang.dataflow.partition import dataflow_program
+from difflang.dataflow.placement import automatic_placement, read_placement
+from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, run_dataflow
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import TextSink, discard_text
+
+if TYPE_CHECKING:
+    from difflang.dataflow.coordinator import Cluster
+
+Place = Callable[[Graph], Mapping[Eqn, int]]
+
+
+class Machine:
+    """Evaluates graphs with finished sizes, like the interpreter. `place` says which device computes each equation.
+
+    With a cluster, devices are processes. `runs` says what happened in each run; if `record`, `firings` are those of
+    the devices in this process in the latest one.
+    """
+
+    def __init__(
+        self, devices: int = 1, place: Place | None = None, parallel_iterations: int = 32, *,
+        cluster: Cluster | None = None, record: bool = False,
+    ) -> None:  # fmt: skip
+        self.devices, self.place, self.parallel_iterations = devices, place, parallel_iterations
+        self.cluster, self.record = cluster, record
+        self.runs: list[RunStatistics] = []
+        self.firings: list[Firing] = []
+        self.programs: dict[Graph, DataflowProgram] = {}
+
+    def placement(self, graph: Graph) -> Mapping[Eqn, int]:
+        return self.place(graph) if self.place is not None else {}
+
+    def program(self, graph: Graph) -> DataflowProgram:
+        """The nodes of a graph, made once. Errors: DL1010 for too many; DL1260 for a wrong placement."""
+        if graph not in self.programs:
+            self.programs[graph] = dataflow_program(graph, self.placement(graph), self.devices)
+        return self.programs[graph]
+
+    def evaluate(self, graph: Graph, *arrays: Any, text_sink: TextSink = discard_text) -> Sequence[Any]:
+        """The graph's results. Errors: as `program`, and DL1261 if a process fails."""
+        self.firings.clear()
+        observe = self.firings.append if self.record else None
+        options = RunOptions(self.parallel_iterations, observe=observe, text_sink=text_sink)
+        if self.cluster is None:
+            results, found = run_dataflow(self.program(graph), arrays, options)
+        else:
+            results, found = self.cluster.run(graph, self.placement(graph), arrays, options)
+        self.runs.append(found)
+        return results
+
+
+def placement_by_name(where: str | None, devices: int) -> Place | None:
+    """The placement for `auto` or the path of a file; None for None. Errors: DL1260 in the file, DL07 without it."""
+    if where is None:
+        return None
+    if where == "auto":
+        return lambda graph: automatic_placement(graph, devices)
+    return read_placement(read_source(Path(where), where), devices)

@@ -1,0 +1,72 @@
+"""What happened in a run over time: a trace for Chrome, a table of tokens, and work and span by line of the program."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from difflang.base.source import NO_SPAN
+from difflang.dataflow.executor import Firing, Tag, Token
+
+
+def chrome_trace(firings: Sequence[Firing]) -> str:
+    """The firings as JSON that `about:tracing` and Perfetto open: a row for each device, times in microseconds.
+
+    Source: Trace Event Format, complete events.
+    """
+    start = min([f.begin for f in firings], default=0.0)
+    events: list[dict[str, Any]] = [
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": device, "args": {"name": f"device {device}"}}
+        for device in sorted({f.node.device for f in firings})
+    ]
+    for node, tag, tokens, begin, end in firings:
+        args = {"node": node.number, "iteration": tag_text(tag), "dead": any(t.dead for t in tokens)}
+        if node.span is not NO_SPAN:
+            args["line"] = node.span.position[0]
+        events.append({
+            "name": node.what or node.key or node.kind, "cat": node.kind, "ph": "X", "pid": 0, "tid": node.device,
+            "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6, "args": args,
+        })  # fmt: skip
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
+
+
+def tag_text(tag: Tag) -> str:
+    """`2.0`: the third iteration of the outer frame, the first of the inner one."""
+    return ".".join(map(str, tag))
+
+
+def token_lines(firings: Sequence[Firing]) -> Iterator[str]:
+    """A line for each node that fired: `%7 Switch [2.0] on device 1: dead, 0.5`."""
+    several = len({f.node.device for f in firings}) > 1
+    for node, tag, tokens, *_ in firings:
+        place = f" on device {node.device}" if several else ""
+        iteration = f" [{tag_text(tag)}]" if tag else ""
+        what = f" {node.what or node.key}" if node.what or node.key else ""
+        given = ", ".join(map(token_text, tokens))
+        yield f"%{node.number} {node.kind}{what}{iteration}{place}: {given}"
+
+
+def token_text(token: Token) -> str:
+    if token.dead:
+        return "dead"
+    value = token.value
+    if isinstance(value, tuple):
+        return "stack" if value else "()"
+    if isinstance(value, list):
+        return f"history of {len(value)}"
+    if np.size(value) > 6:
+        return f"{value.dtype}{list(value.shape)}"
+    return np.array2string(np.asarray(value), separator=", ").replace("\n", "")
+
+
+def work_by_line(firings: Sequence[Firing]) -> Counter[int]:
+    """How many equations of each line of the program were computed; 0 stands for what comes from no line."""
+    found: Counter[int] = Counter()
+    for node, _, tokens, *_ in firings:
+        if node.is_work and not any(t.dead for t in tokens):
+            found[0 if node.span is NO_SPAN else node.span.position[0]] += 1
+    return found

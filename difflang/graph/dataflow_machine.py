@@ -1,0 +1,122 @@
+"""A graph on the dataflow machine: placed on devices, read as nodes, run by tokens, with what happened in the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from difflang.base.errors import classify_errors
+from difflang.base.source import Source
+from difflang.dataflow.machine import Machine
+from difflang.dataflow.nodes import DataflowProgram
+from difflang.dataflow.placement import automatic_placement, placement_error, read_placement
+from difflang.dataflow.run_dataflow import RunStatistics
+from difflang.dataflow.timeline import chrome_trace
+from difflang.graph.graph_errors import graph_error
+from difflang.graph.graph_view import Equation, GraphView
+from difflang.graph.run_graph import GraphProgram, RunContext, run_graph
+from difflang.ir.graph import Eqn
+from difflang.ir.graph import Graph as IrGraph
+from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
+from difflang.passes.substitute_dims import has_symbolic_dims
+from difflang.tools.viz.dataflow_picture import draw_program
+
+if TYPE_CHECKING:
+    from difflang.graph.computational_graph import Graph
+
+Place = Callable[[Equation], int] | str | None
+
+
+class DataflowMachine:
+    """A graph whose equations are on devices of the dataflow machine. `g.dataflow(…)` makes one.
+
+    `last_run` says what happened in the latest run: how often nodes of each kind fired, how many of them on a dead
+    token, work, span, and the most iterations under way.
+    """
+
+    def __init__(self, graph: Graph, context: RunContext, devices: int, place: Place, parallel_iterations: int) -> None:
+        for name, number in (("devices", devices), ("parallel_iterations", parallel_iterations)):
+            if type(number) is not int or number < 1:
+                raise graph_error("DL1260", f"`{name}` is a number from 1, not {number!r}")
+        if place is not None and not isinstance(place, str) and not callable(place):
+            way = 'a function of an equation, the text of a placement, or "auto"'
+            raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
+        self.graph, self.devices, self.place = graph, devices, place
+        self._machine = Machine(devices, self._placement, parallel_iterations, record=True)
+        self._context, self._programs = context, dict[tuple[tuple[str, int], ...], GraphProgram]()
+
+    def __repr__(self) -> str:
+        return f"<{self.graph.name or 'graph'} on {self.devices} device{'s' * (self.devices > 1)}>"
+
+    @cached_property
+    def _program(self) -> DataflowProgram:
+        ir = self.graph.ir
+        if any(has_symbolic_dims(p.type) for p in ir.params):
+            raise graph_error(
+                "DL1202", "the dataflow machine runs sizes that are numbers", help="use `g.with_sizes(…)`"
+            )
+        with classify_errors():
+            return self._machine.program(finalize_graph(ir, pipeline=INTERPRET))
+
+    @property
+    def last_run(self) -> RunStatistics | None:
+        """What happened in the latest run; None before it."""
+        return self._machine.runs[-1] if self._machine.runs else None
+
+    def _placement(self, graph: IrGraph) -> dict[Eqn, int]:
+        """Errors: DL1260 for a device that is not there, or another value in its place."""
+        if self.place is None:
+            return {}
+        if self.place == "auto":
+            return automatic_placement(graph, self.devices)
+        if isinstance(self.place, str):
+            return read_placement(Source("<placement>", self.place), self.devices)(graph)
+        view = GraphView(graph)
+        found: dict[Eqn, int] = {}
+        for equation in view.walk():
+            device = self.place(equation)
+            if type(device) is not int or not 0 <= device < self.devices:
+                span = equation.span
+                way = f"devices are numbers from 0 to {self.devices - 1}"
+                raise placement_error(f"`place` gives {device!r} for `{equation.op}`", span, way)
+            found[equation.ir] = device
+        return found
+
+    def text(self) -> str:
+        """The nodes, a line each: `%7 = Switch(%3, %5:0)  frame 1  device 0  # line 4`."""
+        return self._program.text()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many nodes of each kind there are."""
+        return self._program.counts()
+
+    def show(self, form: str = "dot") -> str:
+        """Its picture: `dot`, `mermaid`, `svg` or `json`, boxes by device, frames nested, each Send beside its Recv.
+
+        Errors: DL1207 for another format; DL0709 for SVG without Graphviz.
+        """
+        with classify_errors():
+            return draw_program(self._program, form, self.graph.name or "graph")
+
+    def run(self, /, *arrays: Any, **named: Any) -> tuple[Any, ...]:
+        """The outputs for these inputs, as `g.run` gives them; afterwards `last_run` says what happened.
+
+        Errors: those of the program if a check fails; DL1201, DL1202, DL1206, DL1207 for wrong inputs.
+        """
+        return run_graph(
+            self.graph, self._context, self._programs, (arrays, named), "dataflow", self.graph.can_fail, self._make
+        )
+
+    def timeline(self) -> str:
+        """The latest run as a trace that Chrome's `about:tracing` and Perfetto open. Errors: DL1260 before a run."""
+        if self.last_run is None:
+            raise graph_error("DL1260", "there was no run yet", help="call `run(…)` first")
+        return chrome_trace(self._machine.firings)
+
+    def _make(self, graph: IrGraph, context: RunContext, can_fail: bool) -> GraphProgram:
+        program = GraphProgram(graph, context, can_fail)
+        program.evaluate = self._machine.evaluate
+        return program

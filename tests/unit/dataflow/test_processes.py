@@ -1,0 +1,255 @@
+"""Runs on several processes: equal numbers, and peers that are gone, silent, unknown, or send garbage."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import difflang
+from difflang.base.diagnostics import DifflangError
+from difflang.dataflow.coordinator import TOKEN_VARIABLE, Cluster
+from difflang.dataflow.machine import Machine, placement_by_name
+from difflang.dataflow.placement import equations_in_order, random_placement
+from difflang.dataflow.wire_format import PREFIX, Connection, WireError, decode_value, encode_value, prove_token
+from difflang.dataflow.worker import serve
+from difflang.ir.graph import Graph
+from difflang.ir.interpreter import evaluate
+from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
+from difflang.ops.loop.reversible_loop import UnrestoredHistory
+
+MODULE = difflang.loads(
+    """
+extern fn wave(x: f64) -> f64
+fn waved(x: f64) -> f64 = wave(x)
+fn told(x: f64, k: i32) -> f64 {
+  var s = x
+  for i in 0..k {
+    print("at {i}: {s}")
+    if s > 1.0 { s = sin(s) } else { s = s + x }
+  }
+  s
+}
+fn long(x: f64, k: i32) -> f64 {
+  var s = x
+  for _ in 0..k { s = sin(s) * x }
+  s
+}
+""",
+    "m.dfl",
+    externs={"wave": jnp.sin},
+)
+TOKEN = "secret"
+
+
+def finished(function: Any) -> Graph:
+    return finalize_graph(function.lower().graph, pipeline=INTERPRET)
+
+
+Answer = Callable[[socket.socket], Any]
+
+
+@contextmanager
+def worker(monkeypatch: pytest.MonkeyPatch, answer: Answer | None = None, token: str = TOKEN) -> Iterator[Any]:
+    """A worker in a thread, or someone else who answers; gives its address and what it reports."""
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run() -> None:
+            if answer is None:
+                serve(listener, token, 5.0, said.append, once=True)
+            else:
+                peer, _ = listener.accept()
+                with peer:
+                    answer(peer)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield listener.getsockname()[:2], said
+        thread.join(10)
+
+
+def failure(cluster: Cluster, graph: Graph | None = None, *arrays: Any) -> str:
+    with pytest.raises(DifflangError) as caught, cluster:
+        given = arrays or (np.float64(0.6), np.int32(3))
+        graph = graph or finished(MODULE.told)
+        Machine(2, lambda g: random_placement(g, 2, 1), cluster=cluster).evaluate(graph, *given)
+    return f"{caught.value.diagnostics[0].code}: {caught.value.diagnostics[0].message}"
+
+
+def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch) as (address, said), Cluster(2, [address]) as cluster:
+        for seed, f in enumerate((MODULE.told, MODULE.told.grad("x"), MODULE.long.grad("x"))):
+            graph = finished(f)
+            printed: list[str] = []
+            wanted: list[str] = []
+            machine = Machine(2, lambda g, seed=seed: random_placement(g, 2, seed), cluster=cluster)
+            got = machine.evaluate(graph, 0.6, np.int32(4), text_sink=lambda _, t, to=printed: to.append(t))
+            want = evaluate(graph, np.float64(0.6), np.int32(4), text_sink=lambda _, t, to=wanted: to.append(t))
+            assert [x.tobytes() for x in map(np.asarray, got)] == [x.tobytes() for x in want]
+            assert printed == wanted
+            assert machine.runs[0].fired["Send"] > 5
+            alone = Machine(2, lambda g, seed=seed: random_placement(g, 2, seed))
+            alone.evaluate(graph, 0.6, np.int32(4))
+            one, other = alone.runs[0], machine.runs[0]
+            assert (one.fired, one.dead, one.widths) == (other.fired, other.dead, other.widths)
+    assert said == []
+
+
+def test_a_worker_that_is_killed_is_named() -> None:
+    cluster = Cluster(2)
+    cluster.start()
+    process = cluster.workers[1].process
+    assert process is not None
+
+    def kill(_: int, text: str) -> None:
+        if text.startswith("at 1"):
+            os.kill(process.pid, signal.SIGKILL)
+
+    with (
+        pytest.raises(DifflangError, match=f"worker of device 1 .process {process.pid} at .* exit status is -9"),
+        cluster,
+    ):
+        machine = Machine(2, placement_by_name(None, 2) or (lambda g: random_placement(g, 2, 1)), cluster=cluster)
+        machine.evaluate(finished(MODULE.told), np.float64(0.6), np.int32(10000), text_sink=kill)
+    assert process.poll() == -9
+
+
+def test_a_worker_says_why_its_run_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch) as (address, said):
+        cluster = Cluster(2, [address])
+        cluster.start()
+        for connection in [cluster.workers[1].connection]:
+            assert connection is not None
+            connection.close()
+    assert len(said) == 1 and "it closed the connection" in said[0]
+
+
+def test_nobody_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()[:2]
+    assert "worker of device 1 (127.0.0.1" in failure(Cluster(2, [address]))
+
+
+def test_a_worker_with_another_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch, token="other") as (address, said):
+        assert "does not know the token" in failure(Cluster(2, [address]))
+        with socket.create_connection(address) as sock:
+            prove_token(Connection(sock), "other", first=True)
+            Connection(sock).send({"kind": "goodbye"})
+    assert len(said) == 1 and "was refused" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "does not speak this protocol"),
+        (PREFIX.pack(b"DFL1", 2**40, 0), "is too large"),
+        (PREFIX.pack(b"DFL1", 3, 0) + b"{]}", "cannot be read"),
+        (PREFIX.pack(b"DFL1", 2, 0) + b"[]", "cannot be read"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_a_peer_that_sends_garbage_is_refused(sent: bytes, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch, lambda peer: peer.sendall(sent)) as (address, _):
+        found = failure(Cluster(2, [address]))
+    assert found.startswith("DL1261") and (why in found or "reset" in found or "Broken pipe" in found)
+
+
+def test_garbage_to_a_worker_is_refused_and_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch) as (address, said):
+        with socket.create_connection(address) as sock:
+            sock.sendall(struct.pack("<QQQ", 1, 2, 3) * 9)
+        with Cluster(2, [address]) as cluster:
+            Machine(2, cluster=cluster).evaluate(finished(MODULE.long), 0.5, np.int32(2))
+    assert len(said) == 1 and "was refused: it does not speak this protocol" in said[0]
+
+
+def impostor(*messages: dict[str, Any]) -> Answer:
+    """A peer that knows the token, and then says something wrong."""
+
+    def answer(peer: socket.socket) -> None:
+        connection = Connection(peer)
+        prove_token(connection, TOKEN, first=False)
+        try:
+            connection.receive()
+            for message in messages:
+                connection.send(message)
+            while True:
+                connection.receive()
+        except WireError:
+            pass
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"kind": "token", "to": 0, "key": "x", "tag": "no", "dead": 0, "depth": 0}, "it sent no token"),
+        ({"kind": "token", "to": 7, "key": "x", "tag": [], "dead": 0, "depth": 0}, "a message without 7"),
+        ({"kind": "what"}, "it sent 'what'"),
+        ({"kind": "failed", "text": "no memory"}, "failed: no memory"),
+        ({"kind": "idle", "finished": False, "received": 10**6, "expected": []}, "was silent for 1 seconds"),
+    ],
+)
+def test_a_worker_that_says_something_wrong_ends_the_run(
+    message: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with worker(monkeypatch, impostor(message)) as (address, _):
+        assert why in failure(Cluster(2, [address], timeout=1.0))
+
+
+def test_a_function_of_python_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch) as (address, _):
+        found = failure(Cluster(2, [address]), finished(MODULE.waved), np.float64(0.5))
+    assert found.startswith("DL1233")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.float64(1.5), np.arange(6, dtype=np.int32).reshape(2, 3), np.array([True, False]), np.zeros((0, 3)),
+        np.array([1 + 2j], np.complex64), np.array(1.5).astype("bfloat16"), [], [np.float64(1), [np.int32(2)]], (),
+        None, UnrestoredHistory([np.float64(1)], reverse=True),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_values_survive_the_wire(value: Any) -> None:
+    buffers: list[bytes] = []
+    described = encode_value(value, buffers)
+    found = decode_value(described, memoryview(b"".join(buffers)), [0], 0)
+    assert type(found) is (np.ndarray if isinstance(value, np.generic) else type(value))
+    assert repr(np.asarray(found) if not isinstance(value, (list, tuple)) else found) == repr(
+        np.asarray(value) if not isinstance(value, (list, tuple)) else [*map(as_array, value)] or value
+    )
+
+
+def as_array(value: Any) -> Any:
+    return [*map(as_array, value)] if isinstance(value, list) else np.asarray(value)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{"dtype": "O", "shape": []}, {"dtype": "float64", "shape": [-1]}, {"dtype": "float64", "shape": [9]}, {}, 3],
+)
+def test_what_describes_no_numbers_is_refused(described: Any) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        decode_value(described, memoryview(b"12345678"), [0], 0)
+
+
+def test_equations_have_one_order_wherever_the_graph_is_loaded() -> None:
+    graph = finished(MODULE.told.grad("x"))
+    again = graph_from_json(graph_to_json(graph))
+    assert [e.op for e in equations_in_order(graph)] == [e.op for e in equations_in_order(again)]
