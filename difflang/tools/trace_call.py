@@ -29,6 +29,7 @@ from difflang.execution.check_failures import DETAIL_RESULTS, explain_failure
 from difflang.execution.engine import Engine
 from difflang.execution.random_keys import seed_to_key
 from difflang.gradcheck.trace_table import Trace, build_trace, format_short
+from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import DTYPES, Tensor, numpy_dtype
 from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
@@ -118,21 +119,28 @@ def trace_declaration(
         parse_wrt(decl, options.wrt, checked.module)
     arrays += [np.asarray(seed_to_key(options.seed))] if entry.random else []
     call = ", ".join(f"{n} = {format_short(np.asarray(v))}" for n, v in values.items())
-    return trace_entry(session, f"{decl.name}({call})", entry, [*arrays, *constants], len(params), options)
+    title, given_arrays = f"{decl.name}({call})", [*arrays, *constants]
+    if options.machine is None:
+        return trace_entry(session, title, entry, given_arrays, len(params), options)
+    graph = graph_without_checks(session, entry, given_arrays)
+    options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *given_arrays)
+    return TokenTrace(title, tuple(options.machine.firings), options.rows)
 
 
-def trace_entry(
-    session: Session, call: str, entry: ElaboratedCall, arrays: Sequence[Any], inputs: int, options: TraceOptions
-) -> Trace | TokenTrace:
-    """The trace of an elaborated call, whose first arrays are its arguments. Errors: DL09, DL0401, DL1222."""
+def graph_without_checks(session: Session, entry: ElaboratedCall, arrays: Sequence[Any]) -> Graph:
+    """The graph of a call that does not fail, without its checks and prints. Errors: DL09 if it fails."""
     entry = with_fitted_capacity(session, entry, arrays)
     if entry.fails and (site := int(evaluate(finalize_graph(entry.graph), *arrays)[-1 - DETAIL_RESULTS])):
         raise explain_failure(session, site, entry.graph, Engine("interpret").explaining(), arrays)
     graph = with_capacity(without_prints(entry.graph), INITIAL_CAPACITY)
-    graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
-    if options.machine is not None:
-        options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *arrays)
-        return TokenTrace(call, tuple(options.machine.firings), options.rows)
+    return dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
+
+
+def trace_entry(
+    session: Session, call: str, entry: ElaboratedCall, arrays: Sequence[Any], inputs: int, options: TraceOptions
+) -> Trace:
+    """The trace of an elaborated call, whose first arrays are its arguments. Errors: DL09, DL0401, DL1222."""
+    graph = graph_without_checks(session, entry, arrays)
     # Constants of the file have no tangent column.
     moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]
     asked = [i for i, p in enumerate(graph.params) if moves[i] and matches_wrt(p.hint, options.wrt)]
