@@ -134,7 +134,7 @@ class Graph(GraphView):
         `place` says where: a function of each equation, the text of a placement, or `auto`; without it all is on device
         0. At most `parallel_iterations` of a loop are under way. Errors: DL1260, here or where the machine is used.
         """
-        return DataflowMachine(self, self._context, devices, place, parallel_iterations)
+        return DataflowMachine(self, self._context, self.can_fail, devices, place, parallel_iterations)
 
     # ---- Edits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from difflang.base.errors import classify_errors
 from difflang.base.source import Source
@@ -23,9 +23,6 @@ from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
 from difflang.passes.substitute_dims import has_symbolic_dims
 from difflang.tools.viz.dataflow_picture import draw_program
 
-if TYPE_CHECKING:
-    from difflang.graph.computational_graph import Graph
-
 Place = Callable[[Equation], int] | str | None
 
 
@@ -36,7 +33,10 @@ class DataflowMachine:
     token, work, span, and the most iterations under way.
     """
 
-    def __init__(self, graph: Graph, context: RunContext, devices: int, place: Place, parallel_iterations: int) -> None:
+    def __init__(
+        self, graph: GraphView, context: RunContext, can_fail: bool, devices: int, place: Place,
+        parallel_iterations: int,
+    ) -> None:  # fmt: skip
         for name, number in (("devices", devices), ("parallel_iterations", parallel_iterations)):
             if type(number) is not int or number < 1:
                 raise graph_error("DL1260", f"`{name}` is a number from 1, not {number!r}")
@@ -45,6 +45,7 @@ class DataflowMachine:
             raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
         self.graph, self.devices, self.place = graph, devices, place
         self._machine = Machine(devices, self._placement, parallel_iterations, record=True)
+        self._can_fail = can_fail
         self._context, self._programs = context, dict[tuple[tuple[str, int], ...], GraphProgram]()
 
     def __repr__(self) -> str:
@@ -107,7 +108,7 @@ class DataflowMachine:
         Errors: those of the program if a check fails; DL1201, DL1202, DL1206, DL1207 for wrong inputs.
         """
         return run_graph(
-            self.graph, self._context, self._programs, (arrays, named), "dataflow", self.graph.can_fail, self._make
+            self.graph, self._context, self._programs, (arrays, named), "dataflow", self._can_fail, self._make
         )
 
     def timeline(self) -> str:
