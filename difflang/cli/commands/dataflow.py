@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -120,6 +118,9 @@ def worker(listen: str, once: bool, peer_timeout: float) -> None:
     Both sides need the same DIFFLANG_WORKER_TOKEN; without it the worker makes one and prints it. Graphs and numbers
     come over the wire, never code.
     """
+    import secrets
+    import socket
+
     from difflang.dataflow.coordinator import TOKEN_VARIABLE
     from difflang.dataflow.worker import serve
 
