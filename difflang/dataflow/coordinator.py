@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.dataflow.executor import Device
+from difflang.dataflow.executor import DeviceExecutor
 from difflang.dataflow.lower_to_dataflow import Placement
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
@@ -36,7 +36,7 @@ LOCALHOST = "127.0.0.1"
 FAILURE_CODE = "DL1261"
 
 
-class Worker:
+class WorkerHandle:
     """The coordinator's end of a worker, for one device."""
 
     def __init__(self, device: int, address: tuple[str, int], process: subprocess.Popen[str] | None) -> None:
@@ -79,15 +79,15 @@ class Worker:
         raise DifflangError(Diagnostic(FAILURE_CODE, message, helps=("the other workers of the run were stopped",)))
 
 
-def spawn_worker(device: int, token: str) -> Worker:
+def spawn_worker(device: int, token: str) -> WorkerHandle:
     """A worker in a new process of this machine, which says where it listens once it has started."""
     command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once"]
     environment = {**os.environ, TOKEN_VARIABLE: token}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    return Worker(device, (LOCALHOST, 0), process)
+    return WorkerHandle(device, (LOCALHOST, 0), process)
 
 
-def wait_for_address(worker: Worker) -> None:
+def wait_for_address(worker: WorkerHandle) -> None:
     """Errors: DL1261 if a process of this machine does not say in time where it listens."""
     process = worker.process
     if process is None:
@@ -110,14 +110,14 @@ class Cluster:
     def __init__(self, devices: int, hosts: Sequence[tuple[str, int]] = (), *, timeout: float = 10.0) -> None:
         self.devices, self.hosts, self.timeout = devices, hosts, timeout
         self.inbox = Inbox()
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, WorkerHandle] = {}
         self.heartbeat: Heartbeat | None = None
 
     def start(self) -> None:
         """Start or find the workers. Errors: DL1261 if one does not start, is not there, or does not know the token."""
         token = os.environ.get(TOKEN_VARIABLE, "") if self.hosts else secrets.token_hex(32)
         for device in range(1, self.devices):
-            found = Worker(device, self.hosts[device - 1], None) if self.hosts else spawn_worker(device, token)
+            found = WorkerHandle(device, self.hosts[device - 1], None) if self.hosts else spawn_worker(device, token)
             self.workers[device] = found
         for device, worker in self.workers.items():
             wait_for_address(worker)
@@ -182,7 +182,7 @@ class ClusterRun:
             worker.send({**message, "device": worker.device})
         self.program = dataflow_program(graph, placement, cluster.devices)
         self.network = RemoteNetwork(self.post)
-        self.device = Device(
+        self.device = DeviceExecutor(
             0, self.program.of_device(0), self.program.results, self.network, observe=options.observe,
             parallel_iterations=options.parallel_iterations, text_sink=options.text_sink,
         )  # fmt: skip
@@ -213,7 +213,7 @@ class ClusterRun:
         worker.forwarded += 1
         worker.send(message, value)
 
-    def take(self, worker: Worker, message: Message | WireError, value: Any) -> None:
+    def take(self, worker: WorkerHandle, message: Message | WireError, value: Any) -> None:
         """What a worker said. Errors: DL1261 if it is gone, has failed, or sent garbage."""
         if isinstance(message, WireError):
             worker.fail(str(message))

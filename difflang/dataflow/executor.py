@@ -14,14 +14,14 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from difflang.base.diagnostics import InternalError
-from difflang.dataflow.nodes import Frame, Node, Port
+from difflang.dataflow.nodes import DataflowNode, Frame, Port
 from difflang.ir.interpreter import TextSink, check_array, discard_text, evaluate_eqn
 
 Tag = tuple[int, ...]
 """The number of the iteration in each frame around a token, the outermost first."""
 
 
-class Token(NamedTuple):
+class DataflowToken(NamedTuple):
     """A value or, if `dead`, none. `depth` counts the equations on the longest way to it: the span of a run."""
 
     value: Any
@@ -32,16 +32,16 @@ class Token(NamedTuple):
 class Network(Protocol):
     """How tokens go from device to device: by a key and the iteration."""
 
-    def send(self, key: str, tag: Tag, device: int, token: Token) -> None: ...
-    def receive(self, key: str, tag: Tag, deliver: Callable[[Token], None]) -> None: ...
+    def send(self, key: str, tag: Tag, device: int, token: DataflowToken) -> None: ...
+    def receive(self, key: str, tag: Tag, deliver: Callable[[DataflowToken], None]) -> None: ...
 
 
 class Firing(NamedTuple):
     """One node that fired: the tokens that it gave, and when, in seconds."""
 
-    node: Node
+    node: DataflowNode
     tag: Tag
-    tokens: Sequence[Token]
+    tokens: Sequence[DataflowToken]
     begin: float
     end: float
 
@@ -62,7 +62,7 @@ class Iteration:
     def __init__(self, run: FrameRun | None, number: int, tag: Tag) -> None:
         self.run, self.number, self.tag = run, number, tag
         self.under_way = 0  # tokens on their way here, Recvs that wait, and frames that were entered from here
-        self.waiting: dict[Node, list[Token | None]] = {}
+        self.waiting: dict[DataflowNode, list[DataflowToken | None]] = {}
         self.frames: dict[Frame, FrameRun] = {}
 
 
@@ -76,11 +76,11 @@ class FrameRun:
         self.iterations = {0: Iteration(self, 0, (*parent.tag, 0))}
         self.oldest = self.newest = 0  # those under way
         self.entered, self.dead = 0, False
-        self.constants: list[tuple[Node, Token]] = []
-        self.deferred: list[tuple[Node, Token]] = []  # for the iteration after the newest, which may not begin yet
+        self.constants: list[tuple[DataflowNode, DataflowToken]] = []
+        self.deferred: list[tuple[DataflowNode, DataflowToken]] = []  # for the next iteration
 
 
-class Device:
+class DeviceExecutor:
     """The nodes of one device, and their tokens.
 
     `parallel_iterations` bounds how many iterations of a frame are under way. With `order`, tokens arrive in random
@@ -88,22 +88,22 @@ class Device:
     """
 
     def __init__(
-        self, number: int, nodes: Sequence[Node], wanted: Iterable[Port], network: Network, *,
+        self, number: int, nodes: Sequence[DataflowNode], wanted: Iterable[Port], network: Network, *,
         parallel_iterations: int = 32, order: Random | None = None, observe: Observer | None = None,
         text_sink: TextSink = discard_text,
     ) -> None:  # fmt: skip
         self.number, self.nodes, self.network = number, nodes, network
         self.parallel_iterations, self.order, self.observe = parallel_iterations, order, observe
         self.text_sink = text_sink
-        self.results: dict[tuple[int, int], Token | None] = {(p.node.number, p.output): None for p in wanted}
-        self.consumers: dict[tuple[int, int], list[tuple[Node, int]]] = defaultdict(list)
+        self.results: dict[tuple[int, int], DataflowToken | None] = {(p.node.number, p.output): None for p in wanted}
+        self.consumers: dict[tuple[int, int], list[tuple[DataflowNode, int]]] = defaultdict(list)
         self.enters: Counter[Frame] = Counter()
         for node in nodes:
             for slot, (source, index) in enumerate(node.inputs):
                 self.consumers[source.number, index].append((node, slot))
             if node.kind == "Enter" and node.frame is not None:
                 self.enters[node.frame] += 1
-        self.queue: deque[tuple[Node, int, Token, Iteration]] = deque()
+        self.queue: deque[tuple[DataflowNode, int, DataflowToken, Iteration]] = deque()
         self.root = Iteration(None, 0, ())
         self.expected: dict[int, tuple[str, Tag]] = {}  # what Recvs wait for
         self.ticket = count()
@@ -112,10 +112,10 @@ class Device:
         self.widths: Counter[int] = Counter()  # the equations at each depth
         self.most_iterations = 0  # of one frame under way at once
 
-    def start(self, inputs: Sequence[tuple[Node, Any]]) -> None:
+    def start(self, inputs: Sequence[tuple[DataflowNode, Any]]) -> None:
         """Fire what waits for nothing: the inputs, and the constants outside all frames."""
         for node, array in inputs:
-            self.emit(node, 0, Token(array, False, 0), self.root)
+            self.emit(node, 0, DataflowToken(array, False, 0), self.root)
         for node in self.nodes:
             if not node.inputs and node.kind != "Input":
                 self.fire(node, (), self.root)
@@ -153,7 +153,7 @@ class Device:
 
     # ---- Tokens
 
-    def emit(self, node: Node, index: int, token: Token, iteration: Iteration) -> None:
+    def emit(self, node: DataflowNode, index: int, token: DataflowToken, iteration: Iteration) -> None:
         key = node.number, index
         if key in self.results and iteration is self.root:
             self.results[key] = token
@@ -161,7 +161,7 @@ class Device:
             iteration.under_way += 1
             self.queue.append((consumer, slot, token, iteration))
 
-    def arrive(self, node: Node, slot: int, token: Token, iteration: Iteration) -> None:
+    def arrive(self, node: DataflowNode, slot: int, token: DataflowToken, iteration: Iteration) -> None:
         if node.loops or len(node.inputs) == 1:
             self.fire(node, (token,), iteration)
             return
@@ -179,13 +179,13 @@ class Device:
         elif complete:
             self.fire(node, tokens, iteration)
 
-    def fire(self, node: Node, tokens: Sequence[Token], iteration: Iteration) -> None:
+    def fire(self, node: DataflowNode, tokens: Sequence[DataflowToken], iteration: Iteration) -> None:
         begin = perf_counter() if self.observe is not None else 0.0
         dead = any(t.dead for t in tokens)
         depth = max([t.depth for t in tokens], default=0)
         self.fired[node.kind] += 1
         self.dead[node.kind] += dead
-        given: Sequence[Token] = tokens[:1]
+        given: Sequence[DataflowToken] = tokens[:1]
         match node.kind:
             case "Op":
                 given = self.compute(node, tokens, dead, depth)
@@ -211,31 +211,33 @@ class Device:
         if self.observe is not None and node.kind != "Recv":
             self.observe(Firing(node, iteration.tag, given, begin, perf_counter()))
 
-    def compute(self, node: Node, tokens: Sequence[Token], dead: bool, depth: int) -> list[Token]:
+    def compute(
+        self, node: DataflowNode, tokens: Sequence[DataflowToken], dead: bool, depth: int
+    ) -> list[DataflowToken]:
         """The tokens of an equation, or of what the machine computes itself."""
         if dead:
-            return [Token(None, True, depth)] * node.outputs
+            return [DataflowToken(None, True, depth)] * node.outputs
         values = [t.value for t in tokens[: len(tokens) - node.controls]]
         if node.eqn is None:
             assert node.function is not None
-            return [Token(node.function(*values), False, depth)]
+            return [DataflowToken(node.function(*values), False, depth)]
         self.widths[depth] += 1
         found = evaluate_eqn(node.eqn, values, text_sink=self.text_sink)
         checked = [check_array(x, r.type, node.what) for x, r in zip(found, node.eqn.results, strict=True)]
         effect = [()] * (node.outputs - len(checked))
-        return [Token(x, False, depth + 1) for x in [*checked, *effect]]
+        return [DataflowToken(x, False, depth + 1) for x in [*checked, *effect]]
 
-    def switch(self, tokens: Sequence[Token], depth: int) -> list[Token]:
+    def switch(self, tokens: Sequence[DataflowToken], depth: int) -> list[DataflowToken]:
         value, predicate = tokens
-        live = Token(value.value, False, depth)
-        dead = Token(None, True, depth)
+        live = DataflowToken(value.value, False, depth)
+        dead = DataflowToken(None, True, depth)
         if value.dead or predicate.dead:
             return [dead, dead]
         return [dead, live] if predicate.value else [live, dead]
 
     # ---- Frames
 
-    def enter(self, node: Node, token: Token, parent: Iteration) -> None:
+    def enter(self, node: DataflowNode, token: DataflowToken, parent: Iteration) -> None:
         assert node.frame is not None
         run = parent.frames.get(node.frame)
         if run is None:
@@ -251,14 +253,14 @@ class Device:
         if not run.iterations[0].under_way:
             self.end_iterations(run.iterations[0])
 
-    def exit(self, node: Node, token: Token, iteration: Iteration) -> None:
+    def exit(self, node: DataflowNode, token: DataflowToken, iteration: Iteration) -> None:
         run = iteration.run
         assert run is not None
         # All iterations but the last give a dead token here. Of a frame that is dead as a whole one must come out.
         if not token.dead or run.dead:
             self.emit(node, 0, token, run.parent)
 
-    def next_iteration(self, node: Node, token: Token, run: FrameRun, number: int) -> None:
+    def next_iteration(self, node: DataflowNode, token: DataflowToken, run: FrameRun, number: int) -> None:
         if number in run.iterations:
             self.emit(node, 0, token, run.iterations[number])
         else:
@@ -295,12 +297,12 @@ class Device:
 
     # ---- Other devices
 
-    def receive(self, node: Node, iteration: Iteration) -> None:
+    def receive(self, node: DataflowNode, iteration: Iteration) -> None:
         ticket = next(self.ticket)
         self.expected[ticket] = (node.key, iteration.tag)
         iteration.under_way += 1
 
-        def deliver(token: Token) -> None:
+        def deliver(token: DataflowToken) -> None:
             del self.expected[ticket]
             self.emit(node, 0, token, iteration)
             if self.observe is not None:

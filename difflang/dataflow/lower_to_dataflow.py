@@ -7,7 +7,7 @@ from typing import Any
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import NO_SPAN, Span
-from difflang.dataflow.nodes import DataflowProgram, Frame, Kind, Node, Port
+from difflang.dataflow.nodes import DataflowNode, DataflowProgram, Frame, Kind, Port
 from difflang.ir.graph import Eqn, Graph, Value
 
 # A run keeps a Python object of each; calls are inlined, so that small programs can become large.
@@ -20,18 +20,18 @@ def lower_to_dataflow(graph: Graph, placement: Placement | None = None, devices:
 
     The order of nodes, and so their numbers, depend on the graph alone. Errors: DL1010 for too many nodes.
     """
-    lowering = Lowering(placement or {})
-    inputs = [lowering.node("Input", what=p.hint) for p in graph.params]
-    results = lowering.graph(graph, [Port(n) for n in inputs])
-    return DataflowProgram(lowering.nodes, inputs, results, devices)
+    builder = NodeBuilder(placement or {})
+    inputs = [builder.node("Input", what=p.hint) for p in graph.params]
+    results = builder.graph(graph, [Port(n) for n in inputs])
+    return DataflowProgram(builder.nodes, inputs, results, devices)
 
 
-class Lowering:
+class NodeBuilder:
     """Makes nodes; what `Op.dataflow_lower_rule` receives, see `ops.region_interface.DataflowLowering`."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self.nodes: list[Node] = []
+        self.nodes: list[DataflowNode] = []
         self.frames = 0
         self.frame: Frame | None = None  # that nodes are made in
         self.device = 0
@@ -43,11 +43,11 @@ class Lowering:
         self, kind: Kind, *inputs: Port, what: str = "", outputs: int = 1, eqn: Eqn | None = None,
         function: Callable[..., Any] | None = None, controls: Sequence[Port] = (),
         constant: bool = False, loops: bool = False,
-    ) -> Node:  # fmt: skip
+    ) -> DataflowNode:  # fmt: skip
         if len(self.nodes) == MAX_NODES:
             message = f"the program has more than {MAX_NODES:,} nodes on the dataflow machine, where calls are inlined"
             raise DifflangError(Diagnostic("DL1010", message, (), ("interpret it: `--engine interpret`",)))
-        made = Node(
+        made = DataflowNode(
             len(self.nodes), kind, [*inputs, *controls], self.frame, self.device, what, outputs, eqn, function,
             len(controls), self.span, constant, loops,
         )  # fmt: skip

@@ -42,7 +42,7 @@ class Frame(Struct, frozen=True, eq=False):
         return f"frame {self.number}"
 
 
-class Node(Struct, eq=False):
+class DataflowNode(Struct, eq=False):
     """One node. `inputs` end with the `controls` ports whose values do not matter, only that they are there.
 
     A node of an equation has `eqn`; one of the machine itself computes by `function`, and `what` says what it is.
@@ -81,19 +81,19 @@ class Node(Struct, eq=False):
 class Port(NamedTuple):
     """One output of a node."""
 
-    node: Node
+    node: DataflowNode
     output: int = 0
 
 
 class DataflowProgram(Struct, eq=False):
     """The nodes of a program, in the order in which they were made, its inputs, and the ports of its results."""
 
-    nodes: list[Node]
-    inputs: list[Node]
+    nodes: list[DataflowNode]
+    inputs: list[DataflowNode]
     results: list[Port]
     devices: int = 1
 
-    def of_device(self, device: int) -> list[Node]:
+    def of_device(self, device: int) -> list[DataflowNode]:
         return [n for n in self.nodes if n.device == device]
 
     def counts(self) -> Counter[str]:

@@ -7,7 +7,7 @@ starts the Recvs of that iteration. What a loop has as constants enters on each 
 from __future__ import annotations
 
 from difflang.dataflow.lower_to_dataflow import Placement, lower_to_dataflow
-from difflang.dataflow.nodes import DataflowProgram, Frame, Kind, Node, Port
+from difflang.dataflow.nodes import DataflowNode, DataflowProgram, Frame, Kind, Port
 from difflang.ir.graph import Graph
 
 
@@ -37,8 +37,10 @@ class Partition:
         self.program.results = [self.on_device(p, 0) for p in self.program.results]
         return self.program
 
-    def add(self, kind: Kind, inputs: list[Port], frame: Frame | None, device: int, source: Node, what: str) -> Node:
-        made = Node(len(self.nodes), kind, inputs, frame, device, what, span=source.span)
+    def add(
+        self, kind: Kind, inputs: list[Port], frame: Frame | None, device: int, source: DataflowNode, what: str
+    ) -> DataflowNode:
+        made = DataflowNode(len(self.nodes), kind, inputs, frame, device, what, span=source.span)
         self.nodes.append(made)
         return made
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.dataflow.executor import Device, Tag, Token
+from difflang.dataflow.executor import DataflowToken, DeviceExecutor, Tag
 from difflang.dataflow.run_dataflow import LocalNetwork
 from difflang.dataflow.wire_format import Connection, Message, WireError
 
@@ -81,7 +81,7 @@ class RemoteNetwork(LocalNetwork):
         super().__init__()
         self.post, self.posted = post, 0
 
-    def send(self, key: str, tag: Tag, device: int, token: Token) -> None:
+    def send(self, key: str, tag: Tag, device: int, token: DataflowToken) -> None:
         self.posted += 1
         message = {"kind": "token", "to": device, "key": key, "tag": tag, "dead": token.dead, "depth": token.depth}
         self.post(device, message, token.value)
@@ -90,13 +90,13 @@ class RemoteNetwork(LocalNetwork):
         """Errors: WireError for what is no token."""
         try:
             key, tag = str(message["key"]), tuple(map(int, message["tag"]))
-            token = Token(value, bool(message["dead"]), int(message["depth"]))
+            token = DataflowToken(value, bool(message["dead"]), int(message["depth"]))
         except (KeyError, TypeError, ValueError):
             raise WireError("it sent no token") from None
         LocalNetwork.send(self, key, tag, 0, token)
 
 
-def run_until_idle(device: Device, most: int = 1000) -> None:
+def run_until_idle(device: DeviceExecutor, most: int = 1000) -> None:
     """Let tokens arrive, until there are none, or enough that messages should be looked at."""
     with np.errstate(all="ignore"):
         while not device.idle and most:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
-from difflang.dataflow.executor import Device, Observer, Report, Tag, Token
+from difflang.dataflow.executor import DataflowToken, DeviceExecutor, Observer, Report, Tag
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.ir.interpreter import TextSink, discard_text
 
@@ -63,16 +63,16 @@ class LocalNetwork:
     """Tokens between devices of one process."""
 
     def __init__(self) -> None:
-        self.arrived: dict[tuple[str, Tag], Token] = {}
-        self.waiting: dict[tuple[str, Tag], Callable[[Token], None]] = {}
+        self.arrived: dict[tuple[str, Tag], DataflowToken] = {}
+        self.waiting: dict[tuple[str, Tag], Callable[[DataflowToken], None]] = {}
 
-    def send(self, key: str, tag: Tag, device: int, token: Token) -> None:
+    def send(self, key: str, tag: Tag, device: int, token: DataflowToken) -> None:
         if (key, tag) in self.waiting:
             self.waiting.pop((key, tag))(token)
         else:
             self.arrived[key, tag] = token
 
-    def receive(self, key: str, tag: Tag, deliver: Callable[[Token], None]) -> None:
+    def receive(self, key: str, tag: Tag, deliver: Callable[[DataflowToken], None]) -> None:
         if (key, tag) in self.arrived:
             deliver(self.arrived.pop((key, tag)))
         else:
@@ -89,7 +89,7 @@ def run_dataflow(
     options = options or RunOptions()
     network, order = LocalNetwork(), None if options.seed is None else Random(options.seed)
     devices = [
-        Device(
+        DeviceExecutor(
             number,
             program.of_device(number),
             [p for p in program.results if p.node.device == number],
@@ -117,7 +117,7 @@ def run_dataflow(
     return collect_results(program, devices), RunStatistics.of([d.report() for d in devices])
 
 
-def collect_results(program: DataflowProgram, devices: Sequence[Device]) -> list[Any]:
+def collect_results(program: DataflowProgram, devices: Sequence[DeviceExecutor]) -> list[Any]:
     found = {port: token for d in devices for port, token in d.results.items()}
     tokens = [found[p.node.number, p.output] for p in program.results]
     return [t.value for t in tokens if t is not None]

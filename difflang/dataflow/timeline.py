@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.source import NO_SPAN
-from difflang.dataflow.executor import Firing, Tag, Token
+from difflang.dataflow.executor import DataflowToken, Firing, Tag
 
 
 def chrome_trace(firings: Sequence[Firing]) -> str:
@@ -50,7 +50,7 @@ def token_lines(firings: Sequence[Firing]) -> Iterator[str]:
         yield f"%{node.number} {node.kind}{what}{iteration}{place}: {given}"
 
 
-def token_text(token: Token) -> str:
+def token_text(token: DataflowToken) -> str:
     if token.dead:
         return "dead"
     value = token.value

@@ -8,7 +8,7 @@ from typing import Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.dataflow.executor import Device
+from difflang.dataflow.executor import DeviceExecutor
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
@@ -81,7 +81,7 @@ class Work:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.network = RemoteNetwork(lambda device, message, value: connection.send(message, value))
-        self.device: Device | None = None
+        self.device: DeviceExecutor | None = None
         self.received = 0
         self.reported = False  # whether it was said that nothing is left to do
 
@@ -112,7 +112,7 @@ class Work:
             placement = dict(zip(equations_in_order(graph), map(int, placed), strict=True))
             number = int(message["device"])
             program = dataflow_program(graph, placement, int(message["devices"]))
-            self.device = Device(
+            self.device = DeviceExecutor(
                 number, program.of_device(number), (), self.network,
                 parallel_iterations=int(message["parallel_iterations"]), text_sink=self.say,
             )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from difflang.base.error_codes import suggestion
 from difflang.base.source import NO_SPAN
-from difflang.dataflow.nodes import DataflowProgram, Frame, Node
+from difflang.dataflow.nodes import DataflowNode, DataflowProgram, Frame
 from difflang.tools.viz.dot_and_mermaid import DEFAULT_COLOR, FILL_COLORS, dot_string, draw_dot, mermaid_escape
 from difflang.types.type_errors import make_error
 
@@ -38,14 +38,14 @@ def draw_program(program: DataflowProgram, form: str, title: str) -> str:
             raise make_error("DL1207", f"there is no format `{form}` of a picture", help=suggestion(form, FORMATS))
 
 
-def node_label(node: Node) -> str:
+def node_label(node: DataflowNode) -> str:
     """`sin` for an equation, `Switch` for a primitive; below, the line of the program."""
     name = node.what if node.kind == "Op" else " ".join([node.kind, node.what or node.key]).strip()
     return name if node.span is NO_SPAN else f"{name}\nline {node.span.position[0]}"
 
 
-def grouped(program: DataflowProgram) -> dict[Group, list[Node]]:
-    groups: dict[Group, list[Node]] = defaultdict(list)
+def grouped(program: DataflowProgram) -> dict[Group, list[DataflowNode]]:
+    groups: dict[Group, list[DataflowNode]] = defaultdict(list)
     for node in program.nodes:
         groups[node.device, node.frame].append(node)
     return groups
@@ -101,7 +101,7 @@ def dataflow_dot(program: DataflowProgram, title: str) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def frames_inside(groups: dict[Group, list[Node]], device: int, outer: Frame | None) -> list[Frame]:
+def frames_inside(groups: dict[Group, list[DataflowNode]], device: int, outer: Frame | None) -> list[Frame]:
     """The frames of a device directly inside another one, or outside all; one between may have no node there."""
     found: dict[Frame, None] = {}
     for place, frame in groups:

@@ -15,7 +15,7 @@ from difflang import graph as dg
 from difflang.base.diagnostics import InternalError
 from difflang.dataflow.lower_to_dataflow import lower_to_dataflow
 from difflang.dataflow.machine import Machine
-from difflang.dataflow.nodes import Node
+from difflang.dataflow.nodes import DataflowNode
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.run_dataflow import RunOptions, run_dataflow
@@ -135,7 +135,7 @@ def test_a_missing_send_is_a_deadlock_that_names_the_edge() -> None:
 
 def test_a_token_without_a_partner_is_reported() -> None:
     program = lower_to_dataflow(MODULE.choose.graph().ir)
-    program.nodes.append(Node(99, "Merge", [program.results[0], program.results[0]], None, 0))
+    program.nodes.append(DataflowNode(99, "Merge", [program.results[0], program.results[0]], None, 0))
     program.nodes[-1].kind = "Op"
     program.nodes[-1].inputs[1] = program.results[0]._replace(output=7)
     with pytest.raises(InternalError, match="tokens are left"):
