@@ -94,37 +94,62 @@ def trace_function(
 def trace_declaration(
     checked: CheckedProgram, decl: tree.Fn, options: TraceOptions, leaves: Callable[[GlobalName], Sequence[Any]]
 ) -> Trace | TokenTrace:
-    """The trace of a function, given the values of its file."""
-    given, session = dict(options.arguments), Session()
+    """The trace of a function, given the values of its file. Errors: as `trace_function`."""
+    call = call_at_values(checked, decl, options.arguments, options.seed, leaves)
+    if options.wrt is not None:
+        parse_wrt(decl, options.wrt, checked.module)
+    if options.machine is None:
+        return trace_entry(call.session, call.text, call.entry, call.arrays, call.inputs, options)
+    graph = graph_without_checks(call.session, call.entry, call.arrays)
+    options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *call.arrays)
+    return TokenTrace(call.text, tuple(options.machine.firings), options.rows)
+
+
+class CallAtValues(Struct, frozen=True):
+    """An elaborated call and the values of its params: of `inputs` arguments, then its random key, then of the file."""
+
+    session: Session
+    text: str
+    entry: ElaboratedCall
+    arrays: Sequence[Any]
+    inputs: int
+
+
+def call_at_values(
+    checked: CheckedProgram,
+    decl: tree.Fn,
+    texts: Mapping[str, str],
+    seed: int,
+    leaves: Callable[[GlobalName], Sequence[Any]],
+    option: str = "",
+) -> CallAtValues:
+    """The call of a function at values given as texts by name; `option` stands before a name in messages.
+
+    Errors: DL1207 for a name that is unknown or missing, DL1210 for what is no value.
+    """
+    given, session = dict(texts), Session()
     # An enum's value is a variant in source form; a record's sizes are given by its type.
     declared = {p.name: checked.module.records.get(element_type_name(p)) for p in decl.params}
     enums = {name: given.pop(name, "") for name, kind in declared.items() if isinstance(kind, tree.Enum)}
     records = {name: given.pop(name) for name, kind in declared.items() if kind is not None and name in given}
-    values = {name: parse_value(name, text) for name, text in given.items()}
+    values = {name: parse_value(name, text, option) for name, text in given.items()}
     specs = {p.name: type_from_value(p, values[p.name]) for p in decl.params if p.name in values}
     sizes = {n: str(v) for n, v in values.items() if n not in specs and "." not in n and np.ndim(v) == 0}
     known = {n: t for n, t in specs.items() if t}
     for p in decl.params:
         if p.type is not None and p.default is None and p.name not in {*values, *records} and has_open_size(p, sizes):
-            raise missing_value_error(p.name)
-    arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records}, option="")
-    arguments = [parse_variant(a, enums[a.name], values) if a.name in enums else a for a in arguments]
+            raise missing_value_error(p.name, option)
+    arguments = declared_arguments(checked.module, decl, {**known, **sizes, **records}, option=option)
+    arguments = [parse_variant(a, enums[a.name], values, option) if a.name in enums else a for a in arguments]
     entry = elaborate_call(session, checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     params = entry.graph.params[: len(entry.graph.params) - len(constants) - entry.random]
     taken = {*(p.hint for p in params), *(a.name for a in arguments if a.size is not None), *sizes}
     refuse_unknown_names(decl, values, taken)
-    arrays = [to_param_array(p.hint, p.type, values) for p in params]
-    if options.wrt is not None:
-        parse_wrt(decl, options.wrt, checked.module)
-    arrays += [np.asarray(seed_to_key(options.seed))] if entry.random else []
+    arrays = [to_param_array(p.hint, p.type, values, option) for p in params]
+    arrays += [np.asarray(seed_to_key(seed))] if entry.random else []
     call = ", ".join(f"{n} = {format_short(np.asarray(v))}" for n, v in values.items())
-    title, given_arrays = f"{decl.name}({call})", [*arrays, *constants]
-    if options.machine is None:
-        return trace_entry(session, title, entry, given_arrays, len(params), options)
-    graph = graph_without_checks(session, entry, given_arrays)
-    options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *given_arrays)
-    return TokenTrace(title, tuple(options.machine.firings), options.rows)
+    return CallAtValues(session, f"{decl.name}({call})", entry, [*arrays, *constants], len(params))
 
 
 def graph_without_checks(session: Session, entry: ElaboratedCall, arrays: Sequence[Any]) -> Graph:
@@ -152,7 +177,7 @@ def trace_entry(
     return build_trace(graph, arrays, moves, call, options.rows, columns)
 
 
-def parse_value(name: str, text: str) -> Any:
+def parse_value(name: str, text: str, option: str) -> Any:
     """Parse a number, `true`, `false`, or a nested list of these. Errors: DL1210."""
     try:
         value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
@@ -161,7 +186,7 @@ def parse_value(name: str, text: str) -> Any:
         array = None
     if array is None or array.dtype.kind not in "biufc":
         raise make_error("DL1210", f"`{text:.40}` is not a number or an array of numbers, as `{name}` needs",
-                      help=f"write `{name}=2.5` or `{name}='[1.0, 2.0]'`")  # fmt: skip
+                      help=f"write `{option}{name}=2.5` or `{option}{name}='[1.0, 2.0]'`")  # fmt: skip
     return array.item() if array.ndim == 0 else array
 
 
@@ -175,11 +200,11 @@ def has_open_size(param: tree.Param, sizes: Mapping[str, str]) -> bool:
     )
 
 
-def missing_value_error(name: str) -> DifflangError:
-    return make_error("DL1207", f"there is no value of `{name}`", help=f"add `{name}=…`")
+def missing_value_error(name: str, option: str) -> DifflangError:
+    return make_error("DL1207", f"there is no value of `{name}`", help=f"add `{option}{name}=…`")
 
 
-def parse_variant(argument: CallArgument, text: str, values: dict[str, Any]) -> CallArgument:
+def parse_variant(argument: CallArgument, text: str, values: dict[str, Any], option: str) -> CallArgument:
     """An enum argument with the variant that is written, such as `Disk(2.0)`; its fields are added to `values`.
 
     Errors: DL1210 if the enum has no such variant.
@@ -195,9 +220,11 @@ def parse_variant(argument: CallArgument, text: str, values: dict[str, Any]) -> 
             f"`{text}` is not a valid value of `{argument.name}`" if text else f"there is no value of `{argument.name}`"
         )
         ways = [f"{v.name}({', '.join(v.names)})" if v.names else v.name for v in argument.type.variants]
-        raise make_error("DL1210", said, help=f"write `{argument.name}=…`, as {' or '.join(ways)}")
+        raise make_error("DL1210", said, help=f"write `{option}{argument.name}=…`, as {' or '.join(ways)}")
     for name, arg in zip(names, args, strict=True):
-        values[f"{argument.name}.{type.name}.{name}"] = parse_value(f"{argument.name}.{name}", arg.value.span.text)
+        values[f"{argument.name}.{type.name}.{name}"] = parse_value(
+            f"{argument.name}.{name}", arg.value.span.text, option
+        )
     return replace(argument, type=type)
 
 
@@ -224,10 +251,10 @@ def refuse_unknown_names(decl: tree.Fn, values: Mapping[str, Any], taken: set[st
             raise make_error("DL1207", f"`{decl.name}` has no parameter `{name}`", help=way)
 
 
-def to_param_array(hint: str, type: Any, values: Mapping[str, Any]) -> Any:
+def to_param_array(hint: str, type: Any, values: Mapping[str, Any], option: str) -> Any:
     """A value converted to its parameter's type. Errors: DL1207 if it is missing, DL1210 if it does not convert."""
     if hint not in values:
-        raise missing_value_error(hint)
+        raise missing_value_error(hint, option)
     assert isinstance(type, Tensor)
     given = np.asarray(values[hint])
     array = given.astype(numpy_dtype(type.dtype))
