@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.host.bindings import HostBindings
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, RunningProgram, host_builtin
@@ -96,9 +97,8 @@ def register_plot(
             check_format(given)  # again: the name may be known only at run time
             file = given.text("file") or ""
             path = host.access.resolve_output(file, given.span)
-            library = import_optional("matplotlib", given.span)
             arrays = [plottable_array(value.array) for value, _ in given.items]
-            write_output(path, render_plot(library, draw, given, arrays, path.suffix), file, given.span)
+            write_output(path, render_plot(draw, given, arrays, path.suffix), file, given.span)
             host.pictures.append(path)
             return UNIT_VALUE
 
@@ -113,16 +113,10 @@ def plottable_array(array: np.ndarray) -> np.ndarray:
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
-def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.ndarray], suffix: str) -> bytes:
-    """The bytes of the picture. No window is opened, and Matplotlib's global settings are unchanged."""
-    file = io.BytesIO()
-    # `rc_context` restores the settings of a program that uses Matplotlib itself.
-    with library.rc_context(), np.errstate(all="ignore"):
-        # The user's matplotlibrc must not change the file.
-        library.rcdefaults()
-        library.rcParams.update(SETTINGS)
-        figure = import_optional("matplotlib.figure", given.span).Figure(layout="tight")
-        import_optional("matplotlib.backends.backend_agg", given.span).FigureCanvasAgg(figure)
+def render_plot(draw: Draw, given: BuiltinCall, arrays: list[np.ndarray], suffix: str) -> bytes:
+    """The bytes of the picture."""
+
+    def fill(figure: Any) -> None:
         axes = figure.add_subplot()
         labels = series_labels(given)
         draw(axes, given, arrays, labels)
@@ -133,8 +127,36 @@ def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.nd
             axes.set_yscale("log")
         if labels:
             axes.legend()
+
+    return figure_bytes(fill, suffix, given.span)
+
+
+def figure_bytes(
+    fill: Callable[[Any], None], suffix: str, span: Span, size: tuple[float, float] | None = None
+) -> bytes:
+    """The bytes of a Matplotlib figure that `fill` draws in, as `.svg` or `.png`; `size` is in inches. Errors: DL0709.
+
+    No window is opened, and Matplotlib's global settings are unchanged.
+    """
+    library, file = import_optional("matplotlib", span), io.BytesIO()
+    # `rc_context` restores the settings of a program that uses Matplotlib itself.
+    with library.rc_context(), np.errstate(all="ignore"):
+        # The user's matplotlibrc must not change the file.
+        library.rcdefaults()
+        library.rcParams.update(SETTINGS)
+        figure = import_optional("matplotlib.figure", span).Figure(figsize=size, layout="tight")
+        import_optional("matplotlib.backends.backend_agg", span).FigureCanvasAgg(figure)
+        fill(figure)
+        plain_powers(figure, import_optional("matplotlib.ticker", span))
         figure.savefig(file, format=suffix[1:], metadata=METADATA[suffix])
     return file.getvalue()
+
+
+def plain_powers(figure: Any, ticker: Any) -> None:
+    """Write the numbers at logarithmic axes as `1e-03`: the default needs formulas, which are off."""
+    for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"]:
+        axis.set_major_formatter(ticker.LogFormatter())
+        axis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False))
 
 
 def split_series(given: BuiltinCall, arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -44,6 +44,13 @@ def test_a_picture_is_the_same_twice(name: str, suffix: str, tmp_path: Path) -> 
     assert seen[0].startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
 
 
+def test_the_numbers_at_a_logarithmic_axis_are_plain(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    ran(tmp_path, 'plot([1e-3, 10.0], [1e-9, 100.0], file = "a.svg", xlog = true, ylog = true)\n')
+    shown = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<!-- 1e" in shown and "mathdefault" not in shown
+
+
 def test_settings_of_others_do_not_matter_and_stay(tmp_path: Path) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     ran(tmp_path, 'plot([1.0, 2.0], file = "a.svg", title = "t")\n')
