@@ -57,7 +57,7 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "
 
 # Commands in files of their own, each with its module, which is imported only when the command is used.
 COMMAND_MODULES = {
-    "bench": "tests_and_benchmarks", "check": "check", "completions": "new_and_completions",
+    "bench": "tests_and_benchmarks", "check": "check", "compare": "compare", "completions": "new_and_completions",
     "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
     "export": "export_and_stubs", "fmt": "fmt", "kernel": "servers", "lsp": "servers", "new": "new_and_completions",
     "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs", "test": "tests_and_benchmarks",

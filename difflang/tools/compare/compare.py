@@ -1,0 +1,285 @@
+"""`difflang compare`: symbolic, numerical, forward and reverse differentiation of one function, side by side.
+
+Each way has its operations and memory, as the compiler counts them, and its error at the point; the expression has its
+size for each order, and differences their error for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, field, to_builtins
+
+from difflang.base.byte_sizes import format_bytes
+from difflang.base.diagnostics import DifflangError
+from difflang.base.wording import aligned_rows, count_of
+from difflang.driver.checked_program import CheckedProgram
+from difflang.driver.run_program import load_values
+from difflang.execution.engine import Engine
+from difflang.gradcheck.decision_replay import ReplayRun, coarsest_precision
+from difflang.gradcheck.directional_derivatives import GraphAtPoint, jvp_graph, vjp_graph
+from difflang.gradcheck.extended_precision import cast
+from difflang.gradcheck.nan_provenance import check_finite, count_nonfinite
+from difflang.gradcheck.trace_table import format_short
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import StepLimitExceeded
+from difflang.lower.capacity import INITIAL_CAPACITY
+from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
+from difflang.tools.check_grad import matches_wrt
+from difflang.tools.compare.difference_errors import (
+    MAX_OPERATIONS,
+    DifferenceError,
+    PointErrors,
+    count_operations_at,
+    measure_errors,
+)
+from difflang.tools.compare.expression_size import (
+    MAX_SIZE,
+    NoExpression,
+    OrderSize,
+    derivative_along_ones,
+    expression_size,
+    sizes_by_order,
+)
+from difflang.tools.cost import Cost, CostReport, ProgramCost, as_integer, equation_operations, program_cost
+from difflang.tools.derive.derive import wrt_path
+from difflang.tools.derive.simplify_for_reading import simplify_graph
+from difflang.tools.emit import parse_wrt, refuse_host_function, single_function
+from difflang.tools.trace_call import CallAtValues, call_at_values, graph_without_checks
+from difflang.types.type_errors import make_error
+
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
+PLURALS = {"run": "runs", "pass": "passes", "expression": "expressions"}
+
+
+class CompareOptions(Struct, frozen=True):
+    """Options: the values of the arguments, the parameters, the highest order, the seed of a function that draws."""
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    wrt: str | None = None
+    order: int = 4
+    seed: int = 0
+    words: tuple[str, ...] = ()  # arguments of the program
+
+
+class Way(Struct, frozen=True):
+    """One way to the derivative in all numbers of the parameters.
+
+    `times` are its runs or passes, `operations` those of one of them, `in_all` of all, `memory` the bytes at its peak,
+    `error` relative, with the best `step` of differences. What is unknown is None.
+    """
+
+    name: str
+    times: int
+    unit: str
+    operations: int | None
+    in_all: int | None
+    memory: int | None = None
+    error: float | None = None
+    step: float | None = None
+
+
+def repeated(name: str, times: int, unit: str, cost: ProgramCost, error: Sequence[float] = ()) -> Way:
+    """A way that runs one program several times; `error` is that at its best, and the step there."""
+    return Way(name, times, unit, cost.operations, times * cost.operations, cost.peak, *error)
+
+
+class Comparison(Struct, frozen=True):
+    """The ways to the derivative of a call. `orders` are of the derivative in the parameter `along`."""
+
+    call: str
+    value: str
+    wrt: tuple[str, ...]
+    ways: tuple[Way, ...]
+    along: str
+    orders: tuple[OrderSize, ...]
+    errors: PointErrors
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as data: bytes and errors as numbers, and what is unknown as null."""
+        return to_builtins(self)
+
+    def __str__(self) -> str:
+        head = f"{self.call} = {self.value}, differentiated in {', '.join(self.wrt)}"
+        parts = [[head], self.way_table(), self.order_table(), self.step_table(), list(self.notes)]
+        return "\n\n".join("\n".join(part) for part in parts if part)
+
+    def way_table(self) -> list[str]:
+        error = "error" if self.errors.absolute else "relative error"
+        rows = [["", "takes", "operations", "in all", "memory", error, ""]]
+        for way in self.ways:
+            rows.append([
+                way.name, f"{way.times:,} {way.unit if way.times == 1 else PLURALS[way.unit]}",
+                size_text(way.operations), size_text(way.in_all),
+                "" if way.memory is None else format_bytes(way.memory), error_text(way.error),
+                "" if way.step is None else f"at h = {way.step:.0e}",
+            ])  # fmt: skip
+        return aligned_rows(rows, (0, 1, 6))
+
+    def order_table(self) -> list[str]:
+        rows = [[f"order in {self.along}", "nodes of the expression", "of the graph", "ratio"]]
+        for row in self.orders:
+            known = row.expression is not None and row.expression < MAX_SIZE and row.graph
+            ratio = ratio_text((row.expression or 0) / row.graph) if known and row.graph else ""
+            rows.append([str(row.order), size_text(row.expression), size_text(row.graph), ratio])
+        whys = dict.fromkeys(f"no expression from order {r.order} on: {r.why}" for r in self.orders if r.why)
+        return [*aligned_rows(rows, (0,)), *list(whys)[:1]]
+
+    def step_table(self) -> list[str]:
+        parts = ["truncation", "rounding"] if self.errors.extended else []
+        rows = [["h", "one-sided", *parts, "central", *parts]]
+        for row in self.errors.steps:
+            cells = [error_cells(each)[: 1 + len(parts)] for each in (row.one_sided, row.central)]
+            rows.append([f"{row.step:.0e}", *cells[0], *cells[1]])
+        return aligned_rows(rows, (0,))
+
+
+def size_text(size: int | None) -> str:
+    """A count in full, or with its power of ten; empty for none."""
+    if size is None:
+        return ""
+    if size >= MAX_SIZE:
+        return f"over {float(MAX_SIZE):.0e}"
+    return f"{size:,}" if size < 10**12 else f"{float(size):.2e}"
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{ratio:,.1f}" if ratio < 10**6 else f"{ratio:.1e}"
+
+
+def error_text(error: float | None) -> str:
+    return "" if error is None else "0" if error == 0 else f"{error:.1e}"
+
+
+def error_cells(error: DifferenceError) -> list[str]:
+    return list(map(error_text, (error.total, error.truncation, error.rounding)))
+
+
+# ---- Measuring
+
+
+def compare(checked: CheckedProgram, path: Path | None, entry: str | None, options: CompareOptions) -> Comparison:
+    """The comparison for a function of a file at values given as texts.
+
+    Errors: DL0201 for an unknown entry, DL1207 and DL1210 for values, DL0403 and DL0401 for parameters, DL0908 if the
+    function or its derivative is not finite there, other DL09 if it fails.
+    """
+    decl = single_function(checked, entry, "compare")
+    refuse_host_function(decl, "it has no derivative")
+    captured = load_values(checked, path, Engine("interpret"), options.words)
+    wrt = options.wrt.split(",") if options.wrt is not None else ()
+    paths = [wrt_path(decl, parse_wrt(decl, each, checked.module)) for each in wrt]
+    call = call_at_values(checked, decl, options.values, options.seed, captured.leaves, "--at ")
+    graph = graph_without_checks(call.session, call.entry, call.arrays)
+    return compare_graph(call, graph, decl.name, parameter_mask(call, graph, decl.name, paths), options.order)
+
+
+def parameter_mask(call: CallAtValues, graph: Graph, name: str, paths: Sequence[str]) -> tuple[bool, ...]:
+    """The params of a graph that are differentiated. Errors: DL0401 if there are none, or nothing to differentiate."""
+    hints = [p.hint if i < call.inputs and p.type.tangent is not None else None for i, p in enumerate(graph.params)]
+    for path in paths:
+        if not any(hint is not None and matches_wrt(hint, path) for hint in hints):
+            raise make_error("DL0401", f"there is no real parameter `{path}` to differentiate with respect to")
+    mask = tuple([h is not None and any(matches_wrt(h, p) for p in paths or (None,)) for h in hints])
+    real = [r for r in graph.results if r.type.tangent is not None]
+    if not any(mask) or not any(np.size(x) for x, m in zip(call.arrays, mask, strict=True) if m):
+        raise make_error(
+            "DL0401", f"`{name}` has no real parameters: there is nothing to differentiate with respect to"
+        )
+    if not real:
+        raise make_error("DL0401", f"`{name}` returns no real numbers: there is nothing to differentiate")
+    return mask
+
+
+def compare_graph(call: CallAtValues, graph: Graph, name: str, wrt: tuple[bool, ...], order: int) -> Comparison:
+    """The comparison for an elaborated call. Errors: as `compare`."""
+    plain = expand_keeping_rules(graph)
+    try:
+        operations = count_operations_at(plain, call.arrays)
+    except StepLimitExceeded:
+        way = "compare it for fewer steps, or one step of it"
+        raise make_error("DL1210", f"`{name}` takes more than {MAX_OPERATIONS:,} operations here", help=way) from None
+    require_finite(plain, call.arrays, f"the value of `{name}`")
+    at = GraphAtPoint(plain, call.arrays, wrt)
+    ones = [np.ones_like(y) for y in at.values]
+    require_finite(at.pull, [*at.exact, *ones], f"the derivative of `{name}`")
+    errors = measure_errors(at, operations)
+    places = [i for i, w in enumerate(wrt) if w]
+    hints = [graph.params[i].hint for i in places]
+    orders = tuple(sizes_by_order(graph, places[0], order))
+    ways, notes = measure_ways(graph, wrt, call.entry.limit, errors)
+    return Comparison(
+        call.text, ", ".join(format_short(y) for y in at.primal.native_results), tuple(hints), ways, hints[0], orders,
+        errors, (*notes, *error_notes(errors, at)),
+    )  # fmt: skip
+
+
+def require_finite(graph: Graph, arrays: Sequence[Any], what: str) -> None:
+    """Errors: DL0908 at the operation that makes a result NaN or infinite; DL1210 if no operation does."""
+    own = [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
+    results = ReplayRun()(graph, *own)
+    if count_nonfinite(results):
+        check_finite(lambda: finalize_graph(graph), results, own)
+        raise make_error("DL1210", f"{what} is not finite at these arguments", help="choose other ones")
+
+
+def measure_ways(
+    graph: Graph, wrt: tuple[bool, ...], limit: int, errors: PointErrors
+) -> tuple[tuple[Way, ...], list[str]]:
+    """Each way with its cost and error, and notes on the costs. Errors: DL1012."""
+    value, forward = program_cost(graph), program_cost(jvp_graph(graph, wrt))
+    reverse = program_cost(with_limit(vjp_graph(graph, wrt), limit))
+    n, m = errors.numbers, errors.results
+    ways = (
+        repeated("the function", 1, "run", value),
+        symbolic_way(graph, [i for i, w in enumerate(wrt) if w]),
+        repeated("one-sided differences", n + 1, "run", value, errors.best("one_sided") or ()),
+        repeated("central differences", 2 * n, "run", value, errors.best("central") or ()),
+        repeated("forward mode", n, "pass", forward, (errors.forward,)),
+        repeated("reverse mode", m, "pass", reverse, (errors.reverse,)),
+    )
+    notes = CostReport("", value, reverse, "").notes
+    if reverse.per_step:
+        notes.append(f"memory of such loops is that of {INITIAL_CAPACITY.steps:,} steps")
+    return ways, notes
+
+
+def with_limit(graph: Graph, limit: int) -> Graph:
+    """The graph of a `vjp` under a memory limit; 0 is none."""
+    return graph.with_eqns(
+        [Eqn(e.op, e.operands, e.results, {**e.attrs, "limit": limit}, e.regions, e.span) for e in graph.eqns]
+    ) if limit else graph  # fmt: skip
+
+
+def symbolic_way(graph: Graph, places: Sequence[int]) -> Way:
+    """One expression for each parameter and result, and the operations of all of them, written out."""
+    results = sum(r.type.tangent is not None for r in graph.results)
+    try:
+        found = [simplify_graph(derivative_along_ones(graph, place), {}) for place in places]
+        total = sum(expression_size(g, lambda eqn: as_integer(Cost(equation_operations(eqn)))) for g in found)
+    except (NoExpression, DifflangError):
+        total = None
+    return Way("symbolic", len(places) * results, "expression", None, total)
+
+
+def error_notes(errors: PointErrors, at: GraphAtPoint) -> list[str]:
+    """What a reader of the expressions and of the errors has to know."""
+    notes: list[str] = []
+    if any(np.ndim(x) for x in at.select_wrt(at.exact)):
+        notes.append("symbolic: an operation on a whole array is one node; in an array it is the derivative along ones")
+    columns, rows = errors.compared
+    if columns < errors.numbers or rows < errors.results:
+        notes.append(
+            f"errors are those at {columns} of {count_of(errors.numbers, 'number')} of the arguments, "
+            f"{rows} of {count_of(errors.results, 'number')} of the results"
+        )
+    if not errors.extended:
+        notes.append("no reference has more digits than this program, so truncation and rounding are not told apart")
+    found = [errors.best("one_sided"), errors.best("central")]
+    if any(best is None or best[0] > coarsest_precision(at.graph)[0] ** 0.25 for best in found):
+        notes.append("no step comes near the derivative: there may be a kink, which `difflang check-grad` finds")
+    return notes

@@ -1,0 +1,206 @@
+"""The errors of derivatives at a point: of both modes, and of differences for step after step.
+
+Exact is forward mode in extended precision. The error of a difference has two parts, which are measured: truncation is
+that of the same difference in extended precision, rounding is how the program's own numbers differ from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, inf, isfinite, log10
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.gradcheck.decision_replay import ReplayRun, coarsest_precision
+from difflang.gradcheck.directional_derivatives import GraphAtPoint, PreciseRun
+from difflang.gradcheck.extended_precision import Array, cast, flatten_numbers, step_along, wide_type
+from difflang.gradcheck.finite_differences import Row, zero_safe_difference
+from difflang.ir.graph import Eqn, Graph
+from difflang.ir.interpreter import StepLimitExceeded
+
+MAX_NUMBERS = 8  # of the arguments and of the results, whose derivatives are compared
+MAX_OPERATIONS = 200_000  # of one run
+ALL_OPERATIONS = 3_000_000  # of the runs for differences: some ten seconds
+MAX_STEPS = 30
+FINER = 16  # times, that extended precision must be finer than the program's numbers to tell both errors apart
+
+
+class DifferenceError(Struct, frozen=True):
+    """The relative error of a difference, and its parts where they can be told apart."""
+
+    total: float
+    truncation: float | None
+    rounding: float | None
+
+
+class StepErrors(Struct, frozen=True):
+    """The errors of differences with one step."""
+
+    step: float
+    one_sided: DifferenceError
+    central: DifferenceError
+
+
+class PointErrors(Struct, frozen=True):
+    """Relative errors: the largest of the compared partial derivatives, by the size of the largest one.
+
+    `numbers` and `results` are how many real numbers the arguments and results have, `compared` how many of both are
+    compared. `absolute`: all derivatives are 0, so that errors are not relative.
+    """
+
+    forward: float
+    reverse: float
+    steps: tuple[StepErrors, ...]
+    numbers: int
+    results: int
+    compared: tuple[int, int]
+    absolute: bool
+    extended: bool  # the reference has more digits than the program
+
+    def best(self, method: str) -> tuple[float, float] | None:
+        """The least error of `one_sided` or `central` differences, and its largest step; None if there is none."""
+        found = [(getattr(row, method).total, row.step) for row in self.steps]
+        return min([pair for pair in found if isfinite(pair[0])], key=lambda pair: pair[0], default=None)
+
+
+class BoundedRun(ReplayRun):
+    """A run of limited length. Errors: StepLimitExceeded."""
+
+    left: int = MAX_OPERATIONS
+
+    def step(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
+        self.left -= 1
+        if self.left < 0:
+            raise StepLimitExceeded
+        return ReplayRun.step(self, eqn, operands)
+
+
+class Differences:
+    """Computes differences of a graph along a direction, in its own numbers or in wide ones, along any path."""
+
+    def __init__(self, at: GraphAtPoint, operations: int, rows: Row) -> None:
+        self.at, self.rows = at, rows
+        self.limit = 10 * operations + 1000
+        self.middle = self.numbers(at.primal.native_results), self.numbers(at.primal.results)
+
+    def numbers(self, results: Sequence[Array]) -> Row:
+        wide = widened(self.at.graph, results)
+        return flatten_numbers([wide[i] for i in self.at.moving])[self.rows]
+
+    def values(self, direction: Sequence[Array], step: float, *, wide: bool) -> Row:
+        """The results at a step along a direction; NaN if that takes very long."""
+        at, rest = self.at, iter(direction)
+        arrays = [step_along(x, next(rest), step) if w else x for x, w in zip(at.exact, at.wrt, strict=True)]
+        graph = at.graph
+        if wide:
+            graph = at.primal.widening.graph(graph)
+        else:
+            arrays = [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
+        try:
+            return self.numbers(BoundedRun(left=self.limit)(graph, *arrays))
+        except StepLimitExceeded:
+            return np.full(len(self.rows), np.nan, np.longdouble)
+
+    def quotients(self, direction: Sequence[Array], step: float, *, wide: bool) -> tuple[Row, Row]:
+        """The one-sided and the central difference quotient."""
+        middle = self.middle[wide]
+        ahead, behind = (self.values(direction, t, wide=wide) for t in (step, -step))
+        with np.errstate(all="ignore"):
+            return zero_safe_difference(ahead, middle) / step, zero_safe_difference(ahead, behind) / (2 * step)
+
+
+def count_operations_at(graph: Graph, arrays: Sequence[Array]) -> int:
+    """How many equations a run evaluates. Errors: StepLimitExceeded."""
+    run = BoundedRun()
+    run(graph, *arrays)
+    return MAX_OPERATIONS - run.left
+
+
+def measure_errors(at: GraphAtPoint, operations: int) -> PointErrors:
+    """The errors of both modes and of differences at a point, where one run evaluates so many equations."""
+    inputs = at.select_wrt(at.exact)
+    numbers, results = len(flatten_numbers(inputs)), len(flatten_numbers(at.values))
+    own, _ = coarsest_precision(at.graph)
+    steps = step_sizes(flatten_numbers(inputs), own)
+    affordable = max(1, ALL_OPERATIONS // max(1, 4 * operations * len(steps)))
+    columns, rows = sample(numbers, min(MAX_NUMBERS, affordable)), sample(results, MAX_NUMBERS)
+    directions = [unit_direction(inputs, int(i)) for i in columns]
+    forward, exact = forward_derivatives(at, directions, rows)
+    size = float(np.max(np.abs(exact), initial=0))
+    scale = size if size > 0 else 1.0
+
+    def error(found: Row, of: Row = exact) -> float:
+        with np.errstate(all="ignore"):
+            return float(np.max(np.abs(zero_safe_difference(found, of)), initial=0)) / scale
+
+    reverse = reverse_derivatives(at, rows, columns)
+    differences = Differences(at, operations, rows)
+    noise = float(np.max(np.abs(differences.middle[1]), initial=0)) * at.primal.epsilon / scale
+    extended = at.primal.epsilon * FINER <= own
+    found: list[StepErrors] = []
+    for step in steps:
+        plain = [differences.quotients(d, step, wide=False) for d in directions]
+        wide = [differences.quotients(d, step, wide=True) for d in directions] if extended else plain
+        parts: list[DifferenceError] = []
+        for side in (0, 1):
+            mine, exactly = (np.array([pair[side] for pair in pairs]) for pairs in (plain, wide))
+            truncation = error(exactly)
+            # Of a small step, extended precision rounds more than it truncates.
+            known = extended and not truncation < 8 * noise / step
+            rounding = error(mine, exactly) if extended else None
+            parts.append(DifferenceError(error(mine), truncation if known else None, rounding))
+        found.append(StepErrors(step, *parts))
+    return PointErrors(
+        error(forward), error(reverse), tuple(found), numbers, results, (len(columns), len(rows)), size == 0, extended
+    )
+
+
+def forward_derivatives(at: GraphAtPoint, directions: Sequence[list[Array]], rows: Row) -> tuple[Row, Row]:
+    """The derivatives along directions by forward mode, a row for each: in the program's numbers, and exactly."""
+    own: list[Row] = []
+    exact: list[Row] = []
+    for direction in directions:
+        push = PreciseRun.evaluate(at.push, [*at.exact, *direction])
+        for found, results in ((own, push.native_results), (exact, push.results)):
+            found.append(flatten_numbers(widened(at.push, results)[len(at.graph.results) :])[rows])
+    return np.array(own), np.array(exact)
+
+
+def reverse_derivatives(at: GraphAtPoint, rows: Row, columns: Row) -> Row:
+    """The same derivatives by reverse mode, in the program's numbers."""
+    found: list[Row] = []
+    for row in rows:
+        pull = PreciseRun.evaluate(at.pull, [*at.exact, *unit_direction(at.values, int(row))])
+        found.append(flatten_numbers(widened(at.pull, pull.native_results)[len(at.graph.results) :])[columns])
+    return np.array(found).T
+
+
+def widened(graph: Graph, results: Sequence[Array]) -> list[Array]:
+    return [cast(x, wide_type(r.type)) for x, r in zip(results, graph.results, strict=True)]
+
+
+def sample(count: int, most: int) -> Row:
+    """Positions among `count`, evenly spread, at most so many."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def unit_direction(arrays: Sequence[Array], position: int) -> list[Array]:
+    """Arrays of zeros with a one at a position among all numbers, in the order of `flatten_numbers`."""
+    found: list[Array] = []
+    for x in arrays:
+        direction = np.zeros_like(x)
+        numbers = x.size * (2 if x.dtype.kind == "c" else 1)
+        if 0 <= position < numbers:
+            direction.flat[position % x.size] = 1 if position < x.size else 1j
+        position -= numbers
+        found.append(direction)
+    return found
+
+
+def step_sizes(numbers: Row, own: float) -> list[float]:
+    """Powers of ten from a tenth, or of large arguments from a tenth of their size, to where steps are lost."""
+    largest = float(np.max(np.abs(numbers), initial=0))
+    size = max(-200, floor(log10(largest))) if 0 < largest < inf else 0
+    top, bottom = max(0, size) - 1, size + floor(log10(own))
+    return [10.0**power for power in range(top, max(bottom, top - MAX_STEPS) - 1, -1)]
