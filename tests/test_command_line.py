@@ -115,7 +115,7 @@ def test_a_function_where_a_whole_file_is_expected(tmp_path: Path) -> None:
     assert checked.exit_code == 2 and f"write `difflang check {file}`; `{file}:f` needs --data" in checked.stderr
 
 
-@pytest.mark.parametrize("command", ["derive", "export", "viz", "trace", "memory"])
+@pytest.mark.parametrize("command", ["derive", "export", "viz", "trace", "memory", "compare"])
 def test_no_function_is_named(command: str, tmp_path: Path) -> None:
     file = program(tmp_path, "fn f(x: f32) -> f32 = x\nfn g(x: f32) -> f32 = x\n")
     several = call(command, file, *(["-o", tmp_path / "f.dflx"] if command == "export" else []))

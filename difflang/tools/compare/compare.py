@@ -20,14 +20,16 @@ from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.run_program import load_values
 from difflang.execution.engine import Engine
 from difflang.gradcheck.decision_replay import ReplayRun, coarsest_precision
-from difflang.gradcheck.directional_derivatives import GraphAtPoint, jvp_graph, vjp_graph
+from difflang.gradcheck.directional_derivatives import GraphAtPoint, jvp_graph
 from difflang.gradcheck.extended_precision import cast
 from difflang.gradcheck.nan_provenance import check_finite, count_nonfinite
 from difflang.gradcheck.trace_table import format_short
-from difflang.ir.graph import Eqn, Graph
+from difflang.ir.builder import build_region
+from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import StepLimitExceeded
 from difflang.lower.capacity import INITIAL_CAPACITY
 from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
+from difflang.ops.control.derivative_operators import vjp
 from difflang.tools.check_grad import matches_wrt
 from difflang.tools.compare.difference_errors import (
     MAX_OPERATIONS,
@@ -187,9 +189,7 @@ def parameter_mask(call: CallAtValues, graph: Graph, name: str, paths: Sequence[
     mask = tuple([h is not None and any(matches_wrt(h, p) for p in paths or (None,)) for h in hints])
     real = [r for r in graph.results if r.type.tangent is not None]
     if not any(mask) or not any(np.size(x) for x, m in zip(call.arrays, mask, strict=True) if m):
-        raise make_error(
-            "DL0401", f"`{name}` has no real parameters: there is nothing to differentiate with respect to"
-        )
+        raise make_error("DL0401", f"`{name}` takes no real numbers: there is nothing to differentiate with respect to")
     if not real:
         raise make_error("DL0401", f"`{name}` returns no real numbers: there is nothing to differentiate")
     return mask
@@ -231,9 +231,10 @@ def measure_ways(
     graph: Graph, wrt: tuple[bool, ...], limit: int, errors: PointErrors
 ) -> tuple[tuple[Way, ...], list[str]]:
     """Each way with its cost and error, and notes on the costs. Errors: DL1012."""
-    value, forward = program_cost(graph), program_cost(jvp_graph(graph, wrt))
-    reverse = program_cost(with_limit(vjp_graph(graph, wrt), limit))
     n, m = errors.numbers, errors.results
+    push = jvp_graph(graph, wrt)
+    value, forward = program_cost(graph), program_cost(push.with_results(push.results[len(graph.results) :]))
+    reverse = program_cost(pullback_graph(graph, wrt, limit, unit=m == 1))
     ways = (
         repeated("the function", 1, "run", value),
         symbolic_way(graph, [i for i, w in enumerate(wrt) if w]),
@@ -248,11 +249,17 @@ def measure_ways(
     return ways, notes
 
 
-def with_limit(graph: Graph, limit: int) -> Graph:
-    """The graph of a `vjp` under a memory limit; 0 is none."""
-    return graph.with_eqns(
-        [Eqn(e.op, e.operands, e.results, {**e.attrs, "limit": limit}, e.regions, e.span) for e in graph.eqns]
-    ) if limit else graph  # fmt: skip
+def pullback_graph(graph: Graph, wrt: tuple[bool, ...], limit: int, *, unit: bool) -> Graph:
+    """params ++ cotangents -> cotangents of the params in `wrt`, under a memory limit; `unit` cotangents are ones."""
+    types = [p.type for p in graph.params]
+    cotangents = [r.type.tangent for r in graph.results if r.type.tangent is not None]
+    attrs = {"limit": limit} if limit else {}
+
+    def pull(*xs: Value) -> tuple[Value, ...]:
+        seeds = [xs[0].home.const(1.0, t) for t in cotangents] if unit else xs[len(types) :]
+        return vjp(*xs[: len(types)], *seeds, regions=(graph,), wrt=wrt, **attrs)[len(graph.results) :]
+
+    return build_region([*types, *([] if unit else cotangents)], pull, graph.name)
 
 
 def symbolic_way(graph: Graph, places: Sequence[int]) -> Way:

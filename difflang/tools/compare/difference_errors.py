@@ -67,7 +67,7 @@ class PointErrors(Struct, frozen=True):
 class BoundedRun(ReplayRun):
     """A run of limited length. Errors: StepLimitExceeded."""
 
-    left: int = MAX_OPERATIONS
+    left: int = 0  # how many equations it may evaluate
 
     def step(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
         self.left -= 1
@@ -112,7 +112,7 @@ class Differences:
 
 def count_operations_at(graph: Graph, arrays: Sequence[Array]) -> int:
     """How many equations a run evaluates. Errors: StepLimitExceeded."""
-    run = BoundedRun()
+    run = BoundedRun(left=MAX_OPERATIONS)
     run(graph, *arrays)
     return MAX_OPERATIONS - run.left
 
