@@ -47,10 +47,10 @@ def sizes_by_order(graph: Graph, place: int, highest: int) -> Iterator[OrderSize
     """
     order = 0
     try:
-        current = simplify_graph(graph, {})
         for order in range(highest + 1):
-            if order:
-                current = simplify_graph(derivative_along_ones(current, place), {})
+            # Simplified it would have lost the rules that a program declares for its derivative.
+            graph = derivative_along_ones(graph, place) if order else graph
+            current = simplify_graph(graph, {})
             nodes = graph_nodes(current)
             try:
                 yield OrderSize(order, expression_size(current), nodes)

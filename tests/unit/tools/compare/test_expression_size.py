@@ -82,6 +82,19 @@ def test_an_item_of_what_a_loop_gives_is_as_large_as_at_its_step() -> None:
     assert expression_size(simplify_graph(graph_of(source), {})) == 13
 
 
+def test_a_rule_of_the_program_is_its_derivative() -> None:
+    source = """fn f(a: f64) -> f64 {
+  var x = 1.0
+  while abs(x * x - a) > 1e-12 { x = 0.5 * (x + a / x) }
+  stop(x)
+}
+rule f(a) by implicit |x| x * x - a
+"""
+    first, second, third = [graph or 0 for _, graph in sizes(f"fn g(a: f64) -> f64 = f(a)\n{source}", 2)]
+    # The derivative 1 / (x + x) of the root x, which is still computed by the loop.
+    assert 1 < first < second < third
+
+
 def test_a_weight_counts_in_place_of_a_node() -> None:
     graph = graph_of("fn f(x: f64, y: f64) -> f64 = (x + y) * (x + y)\n")
     assert expression_size(simplify_graph(graph, {}), lambda eqn: 10) == 30
