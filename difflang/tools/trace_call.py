@@ -257,6 +257,8 @@ def to_param_array(hint: str, type: Any, values: Mapping[str, Any], option: str)
         raise missing_value_error(hint, option)
     assert isinstance(type, Tensor)
     given = np.asarray(values[hint])
+    if given.dtype.kind == "c" and type.dtype.kind != "complex":
+        raise make_error("DL1210", f"`{hint}` is {type}, but {format_short(given)} is not")
     array = given.astype(numpy_dtype(type.dtype))
     if given.shape != type.shape:
         raise make_error("DL1210", f"`{hint}` is {type}, but a value of shape {list(given.shape)} was given")

@@ -46,6 +46,9 @@ def compare(
     pairs = [v.partition("=") for v in values]
     if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="--at")
+    names = [name for name, _, _ in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise click.BadParameter(f"{twice[0]!r} is given twice", param_hint="--at")
     with exit_on_error(usage=comparing.USAGE):
         options = comparing.CompareOptions({n: v for n, _, v in pairs}, wrt, order, seed, words)
         if plot is not None:

@@ -27,6 +27,7 @@ from difflang.gradcheck.trace_table import format_short
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import StepLimitExceeded
+from difflang.ir.tensor_types import Tensor, Type
 from difflang.lower.capacity import INITIAL_CAPACITY
 from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
 from difflang.ops.control.derivative_operators import vjp
@@ -128,8 +129,9 @@ class Comparison(Struct, frozen=True):
             known = row.expression is not None and row.expression < MAX_SIZE and row.graph
             ratio = ratio_text((row.expression or 0) / row.graph) if known and row.graph else ""
             rows.append([str(row.order), size_text(row.expression), size_text(row.graph), ratio])
-        whys = dict.fromkeys(f"no expression from order {r.order} on: {r.why}" for r in self.orders if r.why)
-        return [*aligned_rows(rows, (0,)), *list(whys)[:1]]
+        without = ", ".join([str(row.order) for row in self.orders if row.why])
+        whys = [f"no expression of order {without}: {row.why}" for row in self.orders if row.why]
+        return [*aligned_rows(rows, (0,)), *whys[:1]]
 
     def step_table(self) -> list[str]:
         parts = ["truncation", "rounding"] if self.errors.extended else []
@@ -187,12 +189,15 @@ def parameter_mask(call: CallAtValues, graph: Graph, name: str, paths: Sequence[
         if not any(hint is not None and matches_wrt(hint, path) for hint in hints):
             raise make_error("DL0401", f"there is no real parameter `{path}` to differentiate with respect to")
     mask = tuple([h is not None and any(matches_wrt(h, p) for p in paths or (None,)) for h in hints])
-    real = [r for r in graph.results if r.type.tangent is not None]
-    if not any(mask) or not any(np.size(x) for x, m in zip(call.arrays, mask, strict=True) if m):
+    if not any(m and has_elements(p.type) for p, m in zip(graph.params, mask, strict=True)):
         raise make_error("DL0401", f"`{name}` takes no real numbers: there is nothing to differentiate with respect to")
-    if not real:
+    if not any(r.type.tangent is not None and has_elements(r.type) for r in graph.results):
         raise make_error("DL0401", f"`{name}` returns no real numbers: there is nothing to differentiate")
     return mask
+
+
+def has_elements(type: Type) -> bool:
+    return not isinstance(type, Tensor) or 0 not in type.shape
 
 
 def compare_graph(call: CallAtValues, graph: Graph, name: str, wrt: tuple[bool, ...], order: int) -> Comparison:

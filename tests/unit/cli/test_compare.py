@@ -32,6 +32,11 @@ fn endless(x: f64) -> f64 {
   while s > 0.0 { s += 1.0 }
   s
 }
+fn halved(x: f64) -> f64 {
+  var s = x
+  while s > 1.0 { s = 0.5 * s }
+  s
+}
 @memory(600 B)
 fn limited(x: f64) -> f64 {
   var s = x
@@ -46,6 +51,7 @@ fn area(s: Shape) -> f64 = match s {
   Empty => 0.0
 }
 fn noisy(x: f64[3]) -> f64 = sum(x * normal(3))
+fn nothing_out(x: f64) -> f64[0] = zeros(0) * x
 host fn say(x: f64) { print(x) }
 """
 
@@ -116,6 +122,12 @@ def test_a_memory_limit_is_obeyed(file: Path) -> None:
     assert ways["reverse mode"]["memory"] <= 600 and ways["symbolic"]["in_all"] == 60_300
 
 
+def test_a_loop_of_unknown_length_has_no_expression(file: Path) -> None:
+    shown = compare(f"{file}:halved", "--at=x=5", "--order=2").stdout
+    assert re.search("^no expression of order 0, 1: the loop or recursion at .*model.dfl:[0-9]+ takes", shown, re.M)
+    assert re.search("^2 +1 +1 +1.0$", shown, re.M) and "memory of such loops is that of 4,096 steps" in shown
+
+
 def test_draws_follow_the_seed(file: Path) -> None:
     args = ("--at", "x=[1.0, 2.0, 3.0]", "--order=1")
     values = [data_of(file, "noisy", *args, f"--seed={seed}")["value"] for seed in (1, 1, 2)]
@@ -157,6 +169,8 @@ def test_a_picture_of_huge_expressions(tmp_path: Path) -> None:
         ((":f", "--at=x=2", "--at=y=5", "--at=z=1"), 2, "DL1207"),
         ((":f", "--at=x=2", "--at=y=two"), 2, "write `--at y=2.5`"),
         ((":f", "--at=x=2", "--at=y"), 2, "'y' is not NAME=VALUE"),
+        ((":f", "--at=x=2", "--at=x=3"), 2, "'x' is given twice"),
+        ((":f", "--at=x=2", "--at=y=2j"), 2, "`y` is f64[], but 0+2j is not"),
         ((":f", "--at=x=[1]", "--at=y=2"), 2, "DL1210"),
         ((":f", "--at=x=1e999", "--at=y=2"), 2, "the value of `f` is not finite"),
         ((":f", "--at=x=2", "--at=y=5", "--wrt=z"), 2, "DL0403"),
@@ -171,6 +185,7 @@ def test_a_picture_of_huge_expressions(tmp_path: Path) -> None:
         ((":counted", "--at=n=1"), 2, "`counted` takes no real numbers"),
         ((":scaled", "--at=n=1", "--at=x=1", "--wrt=n"), 2, "there is no real parameter `n`"),
         ((":total", "--at=x=[]"), 2, "`total` takes no real numbers"),
+        ((":nothing_out", "--at=x=1"), 2, "`nothing_out` returns no real numbers"),
         ((":area",), 2, "write `--at s=…`, as Disk(r) or Empty"),
     ],
 )

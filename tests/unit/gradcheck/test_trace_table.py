@@ -145,6 +145,7 @@ REFUSED = {
     "another name": (["x1=2", "x2=5", "x3=1"], "DL1207", "did you mean `x1`?"),
     "no number": (["x1=two", "x2=5"], "DL1210", "write `x1=2.5`"),
     "an array for a number": (["x1=[1, 2]", "x2=5"], "DL1210", "f64[2]"),
+    "a complex number": (["x1=2j", "x2=5"], "DL1210", "`x1` is f64[], but 0+2j is not"),
     "a parameter that is none": (["x1=2", "x2=5", "--wrt", "y"], "DL0403", "it has x1, x2"),
 }
 
