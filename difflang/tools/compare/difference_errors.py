@@ -6,7 +6,7 @@ that of the same difference in extended precision, rounding is how the program's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import floor, inf, isfinite, log10
 
 import numpy as np
@@ -20,8 +20,8 @@ from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import StepLimitExceeded
 
 MAX_NUMBERS = 8  # of the arguments and of the results, whose derivatives are compared
-MAX_OPERATIONS = 200_000  # of one run
-ALL_OPERATIONS = 3_000_000  # of the runs for differences: some ten seconds
+MAX_OPERATIONS = 50_000  # of one run
+ALL_OPERATIONS = 1_000_000  # of the runs for differences: some ten seconds
 MAX_STEPS = 30
 FINER = 16  # times, that extended precision must be finer than the program's numbers to tell both errors apart
 
@@ -88,6 +88,10 @@ class Differences:
         wide = widened(self.at.graph, results)
         return flatten_numbers([wide[i] for i in self.at.moving])[self.rows]
 
+    def noise(self, step: float) -> float:
+        """The error of a quotient in extended precision if only the results are rounded."""
+        return float(np.max(np.abs(self.middle[1]), initial=0)) * self.at.primal.epsilon / step
+
     def values(self, direction: Sequence[Array], step: float, *, wide: bool) -> Row:
         """The results at a step along a direction; NaN if that takes very long."""
         at, rest = self.at, iter(direction)
@@ -123,37 +127,56 @@ def measure_errors(at: GraphAtPoint, operations: int) -> PointErrors:
     numbers, results = len(flatten_numbers(inputs)), len(flatten_numbers(at.values))
     own, _ = coarsest_precision(at.graph)
     steps = step_sizes(flatten_numbers(inputs), own)
-    affordable = max(1, ALL_OPERATIONS // max(1, 4 * operations * len(steps)))
-    columns, rows = sample(numbers, min(MAX_NUMBERS, affordable)), sample(results, MAX_NUMBERS)
+    # Of a long run fewer steps, and fewer numbers.
+    steps = steps[:: -(-4 * operations * len(steps) // ALL_OPERATIONS) or 1]
+    columns = sample(numbers, affordable(4 * operations * len(steps)))
+    rows = sample(results, affordable(10 * operations))
     directions = [unit_direction(inputs, int(i)) for i in columns]
     forward, exact = forward_derivatives(at, directions, rows)
-    size = float(np.max(np.abs(exact), initial=0))
-    scale = size if size > 0 else 1.0
-
-    def error(found: Row, of: Row = exact) -> float:
-        with np.errstate(all="ignore"):
-            return float(np.max(np.abs(zero_safe_difference(found, of)), initial=0)) / scale
-
-    reverse = reverse_derivatives(at, rows, columns)
-    differences = Differences(at, operations, rows)
-    noise = float(np.max(np.abs(differences.middle[1]), initial=0)) * at.primal.epsilon / scale
+    scale = float(np.max(np.abs(exact), initial=0))
     extended = at.primal.epsilon * FINER <= own
-    found: list[StepErrors] = []
-    for step in steps:
-        plain = [differences.quotients(d, step, wide=False) for d in directions]
-        wide = [differences.quotients(d, step, wide=True) for d in directions] if extended else plain
-        parts: list[DifferenceError] = []
-        for side in (0, 1):
-            mine, exactly = (np.array([pair[side] for pair in pairs]) for pairs in (plain, wide))
-            truncation = error(exactly)
-            # Of a small step, extended precision rounds more than it truncates.
-            known = extended and not truncation < 8 * noise / step
-            rounding = error(mine, exactly) if extended else None
-            parts.append(DifferenceError(error(mine), truncation if known else None, rounding))
-        found.append(StepErrors(step, *parts))
+    errors = RelativeErrors(exact, scale if scale > 0 else 1.0, at.primal.epsilon / own if extended else None)
+    differences = Differences(at, operations, rows)
     return PointErrors(
-        error(forward), error(reverse), tuple(found), numbers, results, (len(columns), len(rows)), size == 0, extended
-    )
+        errors.largest(forward), errors.largest(reverse_derivatives(at, rows, columns)),
+        tuple(errors.of_steps(differences, directions, steps)), numbers, results, (len(columns), len(rows)),
+        scale == 0, extended,
+    )  # fmt: skip
+
+
+class RelativeErrors(Struct, frozen=True):
+    """Errors of derivatives along directions, relative to a scale.
+
+    `finer` is the precision of the exact numbers by that of the program's; None if it is no finer.
+    """
+
+    exact: Row
+    scale: float
+    finer: float | None
+
+    def largest(self, found: Row, exact: Row | None = None) -> float:
+        with np.errstate(all="ignore"):
+            off = zero_safe_difference(found, self.exact if exact is None else exact)
+            return float(np.max(np.abs(off), initial=0)) / self.scale
+
+    def of_steps(
+        self, differences: Differences, directions: Sequence[list[Array]], steps: Sequence[float]
+    ) -> Iterator[StepErrors]:
+        """The errors of differences with steps that fall."""
+        known = [self.finer is not None] * 2
+        for step in steps:
+            own = [differences.quotients(d, step, wide=False) for d in directions]
+            wide = [differences.quotients(d, step, wide=True) for d in directions] if self.finer is not None else own
+            parts: list[DifferenceError] = []
+            for side in (0, 1):
+                mine, exactly = (np.array([pair[side] for pair in pairs]) for pairs in (own, wide))
+                total, truncation, rounding = self.largest(mine), self.largest(exactly), self.largest(mine, exactly)
+                # From some step on, extended precision rounds more than it truncates.
+                noise = max(differences.noise(step) / self.scale, rounding * (self.finer or 0.0))
+                known[side] = known[side] and not truncation < 8 * noise
+                split = (truncation, rounding) if known[side] else (None, total if self.finer is not None else None)
+                parts.append(DifferenceError(total, *split))
+            yield StepErrors(step, *parts)
 
 
 def forward_derivatives(at: GraphAtPoint, directions: Sequence[list[Array]], rows: Row) -> tuple[Row, Row]:
@@ -178,6 +201,11 @@ def reverse_derivatives(at: GraphAtPoint, rows: Row, columns: Row) -> Row:
 
 def widened(graph: Graph, results: Sequence[Array]) -> list[Array]:
     return [cast(x, wide_type(r.type)) for x, r in zip(results, graph.results, strict=True)]
+
+
+def affordable(operations: int) -> int:
+    """How many numbers may be compared if each takes so many operations: at least one."""
+    return min(MAX_NUMBERS, max(1, ALL_OPERATIONS // max(1, operations)))
 
 
 def sample(count: int, most: int) -> Row:

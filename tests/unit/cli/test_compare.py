@@ -180,7 +180,7 @@ def test_a_picture_of_huge_expressions(tmp_path: Path) -> None:
         ((":f", "--at=x=-1", "--at=y=5"), 3, "log(-1) is nan"),
         ((":root", "--at=x=0"), 3, "its slope at 0 is infinite"),
         ((":positive", "--at=x=-1"), 3, "x must be positive"),
-        ((":endless", "--at=x=1"), 2, "more than 200,000 operations"),
+        ((":endless", "--at=x=1"), 2, "more than 50,000 operations"),
         ((":whole", "--at=n=1", "--at=x=1"), 2, "`whole` returns no real numbers"),
         ((":counted", "--at=n=1"), 2, "`counted` takes no real numbers"),
         ((":scaled", "--at=n=1", "--at=x=1", "--wrt=n"), 2, "there is no real parameter `n`"),

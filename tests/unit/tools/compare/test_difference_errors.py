@@ -58,6 +58,24 @@ def test_rounding_grows_as_the_step_falls() -> None:
     assert found.steps[-1].one_sided.total == pytest.approx(1.0)
 
 
+@extended
+def test_what_extended_precision_rounds_too_is_no_truncation() -> None:
+    """The sum loses steps below 1e-11 even there, so that the difference is 0 in both precisions."""
+    found = errors_of("fn f(x: f64) -> f64 = sin((x + 1e8) - 1e8)\n", 1.0)
+    known = [row.step for row in found.steps if row.one_sided.truncation is not None]
+    assert known == [row.step for row in found.steps[: len(known)]] and known[-1] > 1e-9
+    assert found.steps[-1].one_sided.rounding == found.steps[-1].one_sided.total == 1.0
+
+
+def test_a_long_run_has_fewer_steps_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from difflang.tools.compare import difference_errors
+
+    monkeypatch.setattr(difference_errors, "ALL_OPERATIONS", 20)
+    found = errors_of("fn f(x: f64[n]) -> f64[n] = x * sin(x)\n", np.arange(1.0, 13.0))
+    assert found.compared == (1, 1) and found.steps[0].step == 1.0 and 1 <= len(found.steps) < 4
+    assert found.best("central") is not None
+
+
 @pytest.mark.parametrize(
     ("dtype", "one_sided", "central"), [("f64", (1e-9, 1e-7), (1e-6, 1e-4)), ("f32", (1e-4, 1e-2), (1e-3, 1e-1))]
 )
