@@ -9,7 +9,7 @@ from typing import Any
 from difflang.base.source import NO_SPAN
 from difflang.base.source_files import write_or_report
 from difflang.host.plotting import FORMATS, figure_bytes
-from difflang.tools.compare.compare import Comparison, size_text
+from difflang.tools.compare.comparison import Comparison, size_text
 from difflang.types.type_errors import make_error
 
 SIZE = 15.0, 4.2  # inches
