@@ -42,6 +42,7 @@ from difflang.cli.options_and_reports import (
     load_source,
     machine_options,
     memory_budget_option,
+    name_stdin,
     no_cache,
     parse_pairs,
     print_diagnostics,
@@ -76,6 +77,9 @@ class CommandGroup(click.Group):
             module = import_module(f"difflang.cli.commands.{COMMAND_MODULES[cmd_name]}")
             self.add_command(getattr(module, cmd_name))
         return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, name_stdin(args))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:

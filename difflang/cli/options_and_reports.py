@@ -206,9 +206,19 @@ def print_diagnostics(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) ->
 
 def load_source(file: str) -> tuple[Source, Path | None]:
     """The text of a file, or of standard input for `-`."""
-    if file == "-":
+    if file in ("-", STDIN):
         return decode_source(sys.stdin.buffer.read(), "<stdin>"), None
     return read_source(Path(file), file), Path(file)
+
+
+# A function of the program on standard input is named `-:f`, which click would read as an option.
+STDIN = "<stdin>"
+
+
+def name_stdin(words: Sequence[str]) -> list[str]:
+    """The words of a command line with standard input named so that no word before `--` is taken for an option."""
+    end = words.index("--") if "--" in words else len(words)
+    return [STDIN + w[1:] if i < end and w.startswith("-:") else w for i, w in enumerate(words)]
 
 
 def split_entry(text: str) -> tuple[str, str | None]:

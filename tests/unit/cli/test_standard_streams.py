@@ -86,3 +86,12 @@ def test_a_name_that_no_file_can_have_is_an_error(command: str, suffix: str, fol
     result = CliRunner().invoke(main, command.replace("LONG", f"{LONG}{suffix}").split())
     assert result.exit_code in (1, 2), result.output
     assert "internal error" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("run", "-:f", "--set", "x=3.0"), "9.0\n"), (("trace", "-:f", "x=3"), "x * x"), (("derive", "-:f"), "fn d_f")],
+)
+def test_a_function_of_standard_input(words: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(main, words, input="fn f(x: f64) -> f64 = x * x\n")
+    assert found.exit_code == 0 and said in found.output
