@@ -151,6 +151,9 @@ CODE_TITLES: dict[str, str] = {
     # ---- 06: devices and sharding
     "DL0601": "a device that does not exist",
     "DL0602": "a device without separate host memory",
+    "DL0603": "a size that the axes of a mesh do not divide",
+    "DL0604": "an axis of a mesh that splits an array twice",
+    "DL0606": "an axis that a mesh does not have",
     # ---- 07: modules, files and data
     "DL0701": "a file that cannot be read",
     "DL0702": "a file outside the program's folder",

@@ -61,8 +61,8 @@ COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "compare": "compare", "completions": "new_and_completions",
     "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
     "export": "export_and_stubs", "fmt": "fmt", "kernel": "servers", "lsp": "servers", "new": "new_and_completions",
-    "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs", "test": "tests_and_benchmarks",
-    "trace": "derive_and_trace", "viz": "viz", "worker": "dataflow",
+    "partition": "partition", "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs",
+    "test": "tests_and_benchmarks", "trace": "derive_and_trace", "viz": "viz", "worker": "dataflow",
 }  # fmt: skip
 
 

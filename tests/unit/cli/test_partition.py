@@ -1,0 +1,75 @@
+"""`difflang partition`: what devices exchange, in a process of its own that pretends to have them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from difflang.cli import main
+
+DOCS = Path(__file__).parents[3] / "docs" / "partition.md"
+SIZES = ["--arg", "n=64", "--arg", "d=16", "--arg", "h=32"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (source,) = re.findall(r"```dfl net.dfl\n(.*?)```", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "net.dfl").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    return tmp_path
+
+
+def partitioned(*words: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-m", "difflang", "partition", *words], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_a_gradient_on_two_axes(folder: Path) -> None:
+    splits = ["--split", "x=data", "--split", "y=data", "--split", "w=_,model", "--split", "v=model"]
+    report: Any = json.loads(
+        partitioned("net.dfl:loss", "--wrt", "w", "--mesh", "data=4,model=2", *SIZES, *splits, "--json")
+    )
+    found = {(c["kind"], c["axes"][0], c["bytes"], c["times"]) for c in report["collectives"]}
+    assert found == {("all-reduce", "model", 64, 1), ("all-reduce", "data", 1024, 1)}
+    assert {c["text"] for c in report["collectives"]} >= {"let s = hidden(w, x) @ v"}
+    assert report["bytes_on_each_device"]["arguments"] < report["bytes_of_arguments"] / 2
+
+
+def test_a_loop_asks_all_devices_in_each_step(folder: Path) -> None:
+    text = partitioned("net.dfl:settle", "--mesh", "data=8", "--arg", "n=64", "--split", "x=data")
+    assert "each step" in text and "10 while max(abs(y * y - x)) > tol" in text and "along" in text
+
+
+def test_what_is_not_split_is_not_sent(folder: Path) -> None:
+    assert "no device sends anything" in partitioned("net.dfl:loss", "--mesh", "data=2", *SIZES)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mesh", "data=4", "--split", "x=dat"], "DL0606"),
+        (["--mesh", "data=4", "--split", "x=data,data"], "DL0604"),
+        (["--mesh", "data=3", "--split", "x=data"], "DL0603"),
+        (["--mesh", "data=4", "--split", "z=data"], "there is no argument `z` to split"),
+        (["--mesh", "data=4", "--split", "y=data,_"], "`y` is f32[64], but `data,_` splits 2 axes"),
+        (["--mesh", "data=400"], "DL0601"),
+        (["--mesh", "data4"], "is not NAME=SIZE"),
+        (["--mesh", "data=4,data=2"], "is not NAME=SIZE"),
+        (["--mesh", "data=4096"], "at most 512 devices"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_wrong_requests(words: list[str], said: str, folder: Path) -> None:
+    found = CliRunner().invoke(main, ["partition", "net.dfl:loss", *SIZES, *words])
+    assert found.exit_code in (1, 2) and said in " ".join(found.output.split())
