@@ -69,10 +69,18 @@ class FixedOperand(Struct, frozen=True):
     dtype: DType | None = None
 
 
-class OpExample(Struct, frozen=True):
-    """One use of an op. An operand is a shape, drawn from `draw` in the dtype under test, or a `FixedOperand`."""
+class DrawnOperand(Struct, frozen=True):
+    """An operand drawn from an interval of its own, or in a dtype of its own, not the one under test."""
 
-    operands: tuple[tuple[int, ...] | FixedOperand, ...]
+    shape: tuple[int, ...]
+    draw: UniformSamples | None = None
+    dtype: DType | None = None
+
+
+class OpExample(Struct, frozen=True):
+    """One use of an op. An operand is a shape, drawn from `draw` in the dtype under test, or says how it is made."""
+
+    operands: tuple[tuple[int, ...] | FixedOperand | DrawnOperand, ...]
     attrs: Mapping[str, Attr] = field(default_factory=dict[str, Attr])
     draw: UniformSamples | GradedMatrices = UniformSamples()
 

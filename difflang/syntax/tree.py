@@ -229,9 +229,10 @@ Loop = For | While
 
 
 class Foreign(Node, frozen=True):
-    """The body of an `extern fn`, which Python supplies."""
+    """The body of an `extern fn`, which Python supplies; or of an `extern op`, which is an op of the registry."""
 
     name: str
+    op: bool = False
 
 
 # ---- Patterns

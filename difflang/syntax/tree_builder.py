@@ -101,11 +101,18 @@ class TreeBuilder(ExpressionBuilder):
     def where(self, span: Span, *conditions: tree.Expr) -> tuple[tree.Expr, ...]:
         return conditions
 
-    def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Fn:
-        body = tree.Foreign(span, normalized_name(name))
-        return tree.Fn(
-            span, normalized_name(name), self.span(name), (), params, result, (), body, doc=self.doc_comment(span.start)
-        )
+    def extern(
+        self,
+        span: Span,
+        word: Token,
+        name: Token,
+        generics: tuple[tree.Generic, ...] | None,
+        params: tuple[tree.Param, ...],
+        result: tree.TypeExpr,
+    ) -> tree.Fn:
+        called, doc = normalized_name(name), self.doc_comment(span.start)
+        body = tree.Foreign(span, called, word.text.endswith("op"))
+        return tree.Fn(span, called, self.span(name), generics or (), params, result, (), body, doc=doc)
 
     def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
         by, body = rest if len(rest) == 2 else (None, rest[0])

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.gradcheck.op_calls import OpCall
+from difflang.gradcheck.op_derivatives import jvp_graph, vjp_graph
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
@@ -24,7 +26,6 @@ from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.runtime.compile import compile_graph
 from support.digits import COUNT, Known, Reference
 from support.known import UNARY, psi
-from support.op_calls import Call, pulled, pushed
 
 pytestmark = pytest.mark.as_users
 
@@ -48,8 +49,8 @@ def test_every_function_of_one_number_is_known() -> None:
 @lru_cache(maxsize=1)
 def graphs(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Graph]]:
     x = UNARY[name].points()
-    graph = Call(OPS[name.split()[0]], (x,), UNARY[name].attrs).graph()
-    derived = {"the value": graph, "jvp": pushed(graph, (True,)), "vjp": pulled(graph, (True,))}
+    graph = OpCall(OPS[name.split()[0]], (x,), UNARY[name].attrs).graph()
+    derived = {"the value": graph, "jvp": jvp_graph(graph, (True,)), "vjp": vjp_graph(graph, (True,))}
     return x, {way: finalize_graph(g) for way, g in derived.items()}
 
 
@@ -203,35 +204,35 @@ def left_reference() -> tuple[np.ndarray[Any, Any], Reference, Reference]:
 
 
 @pytest.mark.parametrize(("name", "allowed"), [("lgamma", 1), ("digamma", 5)])
-@pytest.mark.parametrize("way", [pushed, pulled])
-@pytest.mark.nightly_except("pulled-digamma-5")
+@pytest.mark.parametrize("way", [jvp_graph, vjp_graph])
+@pytest.mark.nightly_except("vjp_graph-digamma-5")
 def test_slopes_left_of_zero(name: str, allowed: int, way: Any) -> None:
     """`psi(1 - x) - pi cot(pi x)` vanishes between any two poles: both terms are had to twice the digits."""
     x, *slopes = left_reference()
-    graph = finalize_graph(way(Call(OPS[name], (x,), {}).graph(), (True,)))
+    graph = finalize_graph(way(OpCall(OPS[name], (x,), {}).graph(), (True,)))
     want = slopes[name == "digamma"]
     check(f"interpreted {name}", x, evaluate(graph, x, np.ones_like(x))[0], want, allowed)
     check(f"compiled {name}", x, compile_graph(graph)(x, np.ones_like(x))[0], want, allowed)
 
 
-@pytest.mark.parametrize("way", [pushed, pulled])
+@pytest.mark.parametrize("way", [jvp_graph, vjp_graph])
 @pytest.mark.nightly
 def test_gamma_and_its_slope_left_of_zero(way: Any) -> None:
     x = left_of_zero()
     x = x[(x > -165.0) & (x < -1e-10)]
-    graph = finalize_graph(way(Call(OPS["gamma"], (x,), {}).graph(), (True,)))
+    graph = finalize_graph(way(OpCall(OPS["gamma"], (x,), {}).graph(), (True,)))
     value, slope = Reference.of(mp.gamma, x), Reference.of(lambda x: mp.gamma(x) * psi(0, x), x)
     for engine, run in (("interpreted", evaluate), ("compiled", lambda g, *xs: compile_graph(g)(*xs))):
         got = run(graph, x, np.ones_like(x))
         check(f"{engine} slope", x, got[0], slope, 8)
-        check(f"{engine} value", x, run(finalize_graph(Call(OPS["gamma"], (x,), {}).graph()), x)[0], value, 4)
+        check(f"{engine} value", x, run(finalize_graph(OpCall(OPS["gamma"], (x,), {}).graph()), x)[0], value, 4)
 
 
 @pytest.mark.nightly
 def test_digamma_left_of_zero_in_single_precision() -> None:
     x = np.unique(left_of_zero().astype(np.float32))
     x = x[x != np.round(x)]
-    graph = finalize_graph(Call(OPS["digamma"], (x,), {}).graph())
+    graph = finalize_graph(OpCall(OPS["digamma"], (x,), {}).graph())
     want = np.array([float(psi(0, mp.mpf(float(p)))) for p in x])
     for got in (evaluate(graph, x)[0], np.asarray(compile_graph(graph)(x)[0])):
         assert got.dtype == np.float32
@@ -256,7 +257,7 @@ def test_the_slope_of_sinc_is_right_to_the_size_of_its_terms() -> None:
 
 def test_high_powers_lose_digits_just_above_the_least_number() -> None:
     x = np.geomspace(1e-3, 1e3, COUNT)
-    graph = finalize_graph(pushed(Call(OPS["integer_pow"], (x,), {"n": 101}).graph(), (True,)))
+    graph = finalize_graph(jvp_graph(OpCall(OPS["integer_pow"], (x,), {"n": 101}).graph(), (True,)))
     want = Reference.of(lambda x: 101 * x**100, x)
     off = want.ulps(np.asarray(compile_graph(graph)(x, np.ones_like(x))[0]))
     assert off[want.high > 1e-290].max() <= ALLOWED

@@ -12,6 +12,7 @@ from derivatives import FLOAT, INT, TRUTH, called, choose, mapped, repeat, scan
 from difflang.base.source import Source, Span
 from difflang.gradcheck.engine_comparison import CheckPipeline
 from difflang.gradcheck.gradient_check import check_gradient
+from difflang.gradcheck.op_calls import calls_of
 from difflang.gradcheck.report import GradcheckReport
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
@@ -21,7 +22,6 @@ from difflang.ops.control.extern_call import ExternFunction
 from difflang.ops.control.opaque_call import OpaqueFunction as Unrun
 from difflang.runtime.compile import compile_graph
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
-from support.op_calls import calls_of
 
 VECTOR = Tensor(F64, (3,))
 Case = tuple[Graph, list[Any], tuple[bool, ...]]

@@ -10,27 +10,24 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from difflang.gradcheck.op_calls import OpCall, calls_of, check_close
+from difflang.gradcheck.op_derivatives import (
+    active_arrays,
+    check_adjoint,
+    check_jvp,
+    check_second_order,
+    jvp_graph,
+    random_tangents,
+    rounding_scales,
+    rounding_sensitivity,
+    vjp_graph,
+)
 from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BF16, C64, C128, F16, F32, F64, DType, Tensor, Type, numpy_dtype
 from support.nightly import by_day
-from support.op_calls import (
-    DIFFERENTIABLE,
-    DRAWN,
-    Call,
-    arrows,
-    assert_close,
-    calls_of,
-    check_adjoint,
-    check_jvp,
-    chosen,
-    lowered,
-    pulled,
-    pushed,
-    scales_of,
-    sensitivity,
-)
+from support.op_calls import DIFFERENTIABLE, DRAWN, lower_call, lowered
 
 DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))
 HISTORIES = {"empty_history", "add_history"}  # they have no arrays to draw; tested with loops
@@ -43,14 +40,14 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20_2407)
 
 
-def active_calls(op: Op, *dtypes: DType) -> list[Call]:
+def active_calls(op: Op, *dtypes: DType) -> list[OpCall]:
     return [c for c in calls_of(op) if c.active and any(x.dtype == numpy_dtype(d) for x in c.arrays for d in dtypes)]
 
 
-def double_calls(op: Op) -> list[Call]:
+def double_calls(op: Op) -> list[OpCall]:
     """In f64 or c128, whatever else the op takes."""
     found = [c for c in calls_of(op, (F64, C128)) if c.active]
-    return [c for c in found if all(x.dtype in DOUBLE for x in (*chosen(c.arrays, c.wrt), *c.references()))]
+    return [c for c in found if all(x.dtype in DOUBLE for x in (*active_arrays(c.arrays, c.wrt), *c.references()))]
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
@@ -76,8 +73,8 @@ def test_compiled_is_the_reference(op: Op) -> None:
     lanes = lanes[: by_day(1, 4)]
 
     def everything(given: list[list[Any]], doubled: list[list[Any]]) -> tuple[list[Any], list[Any]]:
-        alone = [c.lower(*xs) for c, xs in zip(calls, given, strict=True)]
-        batched = [jax.vmap(c.lower)(*xs) for c, xs in zip(lanes, doubled, strict=True)]
+        alone = [lower_call(c, *xs) for c, xs in zip(calls, given, strict=True)]
+        batched = [jax.vmap(partial(lower_call, c))(*xs) for c, xs in zip(lanes, doubled, strict=True)]
         return alone, batched
 
     pairs = [[np.stack([x, x[..., ::-1] if x.ndim else x]) for x in c.arrays] for c in lanes]
@@ -91,7 +88,7 @@ def test_compiled_is_the_reference(op: Op) -> None:
             compare(single, [y[lane] for y in got], f"lane {lane} of {call}")
 
 
-def some(calls: list[Call]) -> list[Call]:
+def some(calls: list[OpCall]) -> list[OpCall]:
     """By day the first call in f32, in f64 and in one other type, of an op without arrays the first; at night all."""
     first = {tuple(x.dtype for x in c.arrays): c for c in reversed(calls)}
     exact = [t for t in reversed(first) if np.float32 in t or np.float64 in t]
@@ -99,9 +96,9 @@ def some(calls: list[Call]) -> list[Call]:
     return by_day([first[t] for t in (*exact[:2], *others[:1])], calls)
 
 
-def compare(call: Call, got: list[Any], what: object) -> None:
-    for y, want, scale in zip(got, call.references(), scales_of(call), strict=True):
-        assert_close(np.asarray(y), want, scale, 0 if "bit exact" in call.op.traits else 32, what)
+def compare(call: OpCall, got: list[Any], what: object) -> None:
+    for y, want, scale in zip(got, call.references(), rounding_scales(call), strict=True):
+        check_close(np.asarray(y), want, scale, 0 if "bit exact" in call.op.traits else 32, what)
 
 
 @every_op
@@ -110,11 +107,11 @@ def test_lowering_keeps_narrow_types_whatever_the_setting(op: Op) -> None:
     calls = [c for c in calls_of(op) if narrow(c)]
     with jax.enable_x64(False):
         for call in calls[:3]:
-            shapes = jax.eval_shape(call.lower, *call.arrays)
+            shapes = jax.eval_shape(partial(lower_call, call), *call.arrays)
             assert [s.dtype for s in shapes] == [numpy_dtype(r.dtype) for r in call.results], str(call)
 
 
-def narrow(call: Call) -> bool:
+def narrow(call: OpCall) -> bool:
     dtypes = [numpy_dtype(t.dtype) for t in (*call.types, *call.results)]
     return all(d.itemsize <= (8 if d.kind == "c" else 4) for d in dtypes)
 
@@ -124,7 +121,7 @@ def narrow(call: Call) -> bool:
 def test_it_lowers_for_cuda_and_tpu(op: Op) -> None:
     calls = calls_of(op)[: by_day(2, 6)]
     with jax.enable_x64(True):
-        traced = jax.jit(lambda given: [c.lower(*xs) for c, xs in zip(calls, given, strict=True)]).trace(
+        traced = jax.jit(lambda given: [lower_call(c, *xs) for c, xs in zip(calls, given, strict=True)]).trace(
             [list(c.arrays) for c in calls]
         )
         for platform in ("cuda", "tpu"):
@@ -152,24 +149,19 @@ def test_the_transpose_is_the_adjoint_of_the_jvp(op: Op) -> None:
 def test_the_second_derivative(op: Op) -> None:
     """The pullback is a function of operands and cotangent, and so is the push: both are differentiated again."""
     for call in double_calls(op)[:3]:
-        for kind, derived in (("vjp", pulled(call.graph(), call.wrt)), ("jvp", pushed(call.graph(), call.wrt))):
-            given = chosen(call.arrays, call.wrt) if kind == "jvp" else evaluate(call.graph(), *call.arrays)
-            args = [*call.arrays, *arrows(rng(), given)]
-            wrt = (*call.wrt, *(True for _ in given))
-            check_jvp(derived, args, wrt, rng(), f"the {kind} of {call}")
-            check_adjoint(derived, args, wrt, rng(), f"the {kind} of {call}")
+        check_second_order(call, rng())
 
 
 @every_active_op
 @pytest.mark.nightly_cases("solve|expm|cofactors")
 def test_the_third_derivative(op: Op) -> None:
     for call in double_calls(op)[:1]:
-        ct = arrows(rng(), evaluate(call.graph(), *call.arrays))
-        once = pulled(call.graph(), call.wrt)
+        ct = random_tangents(rng(), evaluate(call.graph(), *call.arrays))
+        once = vjp_graph(call.graph(), call.wrt)
         wrt = (*call.wrt, *(False for _ in ct))
         args = [*call.arrays, *ct]
-        twice = pulled(once, wrt)
-        more = arrows(rng(), evaluate(once, *args))
+        twice = vjp_graph(once, wrt)
+        more = random_tangents(rng(), evaluate(once, *args))
         check_jvp(twice, [*args, *more], (*wrt, *(False for _ in more)), rng(), f"the vjp of the vjp of {call}")
 
 
@@ -178,9 +170,9 @@ def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> Non
     """No conjugate, no part, no complex value, in either mode and again: conjugation is for complex operands alone."""
     for call in calls_of(op):
         if call.active and not any(is_complex(t) for t in (*call.types, *call.results)):
-            once = pulled(call.graph(), call.wrt)
-            twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
-            for graph in (once, twice, pushed(call.graph(), call.wrt)):
+            once = vjp_graph(call.graph(), call.wrt)
+            twice = vjp_graph(once, tuple(p.type.tangent is not None for p in once.params))
+            for graph in (once, twice, jvp_graph(call.graph(), call.wrt)):
                 assert not any(is_complex(v.type) for eqn in graph.eqns for v in (*eqn.operands, *eqn.results))
                 assert not any("not holomorphic" in eqn.op.traits and eqn.op is not op for eqn in graph.eqns)
 
@@ -200,18 +192,18 @@ def test_compiled_derivatives_are_the_interpreted_ones(op: Op) -> None:
     for calls in by_day([c for c in by_type if c][:1], by_type):
         for call in calls:
             f = call.graph()
-            dxs = arrows(rng(), chosen(call.arrays, call.wrt))
-            cts = arrows(rng(), evaluate(f, *call.arrays))
-            jobs.append((f"the jvp of {call}", pushed(f, call.wrt), [*call.arrays, *dxs]))
-            jobs.append((f"the vjp of {call}", pulled(f, call.wrt), [*call.arrays, *cts]))
+            dxs = random_tangents(rng(), active_arrays(call.arrays, call.wrt))
+            cts = random_tangents(rng(), evaluate(f, *call.arrays))
+            jobs.append((f"the jvp of {call}", jvp_graph(f, call.wrt), [*call.arrays, *dxs]))
+            jobs.append((f"the vjp of {call}", vjp_graph(f, call.wrt), [*call.arrays, *cts]))
     with jax.enable_x64(True):
         found = jax.jit(lambda given: [lowered(g)(*xs) for (_, g, _), xs in zip(jobs, given, strict=True)])(
             [xs for _, _, xs in jobs]
         )
     for (what, graph, xs), results in zip(jobs, found, strict=True):
-        scales = sensitivity(graph, xs, rng())
+        scales = rounding_sensitivity(graph, xs, rng())
         for got, want, scale in zip(results, evaluate(graph, *xs), scales, strict=True):
-            assert_close(np.asarray(got), want, scale, 32, what)
+            check_close(np.asarray(got), want, scale, 32, what)
 
 
 # ------------------------------------------------------------------------------------- negative controls

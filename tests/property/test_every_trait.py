@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from difflang.gradcheck.op_calls import Array, calls_of
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64
-from support.op_calls import Array, calls_of
 
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1e308, -1e308])
 TINY = np.finfo(np.float64).tiny

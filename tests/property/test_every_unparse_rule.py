@@ -11,11 +11,12 @@ import pytest
 
 import difflang
 from difflang.elaborate.calls.builtin_registry import BUILTINS
+from difflang.gradcheck.op_calls import OpCall, calls_of
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, C128, F64, I32, Tensor
 from difflang.unparse.fragments import CannotUnparse, name_fragment
 from difflang.unparse.unparser import UNPARSE_RULES, NamePool, Unparser, tuple_text
-from support.op_calls import DRAWN, Call, calls_of
+from support.op_calls import DRAWN
 
 OTHERWISE = {"binade"}  # any other unit does as well
 CONSTANTS = {"const", "dense", "iota"}  # see `unit/unparse/test_unparser.py`
@@ -31,7 +32,7 @@ HARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -
 SLOPES = "sech2 gelu_slope one_minus_square gaussian exp2_slope".split()  # noqa: SIM905
 
 
-def text_of(call: Call, number: int) -> str:
+def text_of(call: OpCall, number: int) -> str:
     """A function of one call. Errors: Unspelled."""
     graph = call.graph()
     speller = Unparser(NamePool({"nan", "inf", *BUILTINS}), lambda _: "", {})
@@ -46,7 +47,7 @@ def text_of(call: Call, number: int) -> str:
     return f"@unchecked\nfn spelled{number}({head}) = {{\n{body}\n}}\n"
 
 
-def loaded(calls: Sequence[Call]) -> tuple[str, list[tuple[Call, Any]]]:
+def loaded(calls: Sequence[OpCall]) -> tuple[str, list[tuple[OpCall, Any]]]:
     """The calls that have a spelling, each with the function that was written down."""
     texts: dict[int, str] = {}
     for number, call in enumerate(calls):
@@ -57,7 +58,7 @@ def loaded(calls: Sequence[Call]) -> tuple[str, list[tuple[Call, Any]]]:
     return whole, [(calls[number], getattr(module, f"spelled{number}")) for number in texts]
 
 
-def whole(call: Call) -> bool:
+def whole(call: OpCall) -> bool:
     return all(x.size for x in (*call.arrays, *call.references()))
 
 
@@ -79,10 +80,10 @@ def test_what_is_written_gives_what_the_op_gives(op: Op) -> None:
 @pytest.mark.parametrize("way", ["interpret", "compile"])
 def test_slopes_at_zeros_and_infinite_numbers(way: str) -> None:
     """Compiled, XLA takes what is less than the least normal number for zero."""
-    calls = [Call(OPS[n], (HARD,), {"scale": 0.5} if n == "gaussian" else {}) for n in SLOPES]
-    calls += [Call(OPS["exp_sub"], tuple(map(np.ravel, np.meshgrid(HARD, HARD))), {})]
+    calls = [OpCall(OPS[n], (HARD,), {"scale": 0.5} if n == "gaussian" else {}) for n in SLOPES]
+    calls += [OpCall(OPS["exp_sub"], tuple(map(np.ravel, np.meshgrid(HARD, HARD))), {})]
     # Below zero and at -0.0 the slopes of `log` and `sqrt` are written as people write them: docs/derive.md says so.
-    calls += [Call(OPS[n], (HARD[~np.signbit(HARD)],), {}) for n in ("positive", "rsqrt")]
+    calls += [OpCall(OPS[n], (HARD[~np.signbit(HARD)],), {}) for n in ("positive", "rsqrt")]
     text, pairs = loaded(calls)
     for call, f in pairs:
         with np.errstate(all="ignore"):

@@ -81,7 +81,7 @@ def leaf_doc(leaf: ConcreteLeaf) -> Doc:
 
 def leaf_and_trailing(leaf: ConcreteLeaf) -> tuple[Doc, ...]:
     """A token and the comment after it."""
-    text = " ".join(leaf.text.split()) if leaf.kind == "_EXTERN" else leaf.text
+    text = " ".join(leaf.text.split()) if leaf.kind == "EXTERN" else leaf.text
     return (text, TrailingComment(leaf.trailing_comment)) if leaf.trailing_comment else (text,)
 
 
@@ -260,7 +260,7 @@ class _LayoutBuilder:
         )
 
     def lay_extern(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        return (self.doc(parts[0]), " ", self.join_parts(parts[1:3], ""), " ", self.join_parts(parts[3:]))
+        return (self.doc(parts[0]), " ", self.join_parts(parts[1:-2], ""), " ", self.join_parts(parts[-2:]))
 
     def lay_rule(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         at = 3 if parts[2].kind == "parameters" else 2

@@ -83,7 +83,7 @@ def open_brackets(values: Sequence[object]) -> list[Token]:
 @cache
 def _opener_kinds() -> frozenset[str]:
     words = set(load_tables().lexis.words.values()) - {"IN", "TRUE", "FALSE", "AND", "OR", "NOT"}
-    return frozenset(words | set(CLOSER_OF) | {"EQUAL", "_EXTERN"})
+    return frozenset(words | set(CLOSER_OF) | {"EQUAL", "EXTERN"})
 
 
 def _nearest_opener(values: Sequence[object]) -> str:

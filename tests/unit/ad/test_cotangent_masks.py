@@ -15,12 +15,13 @@ import pytest
 import difflang
 import difflang.ad.transpose
 from difflang.ad.derivative_cache import DerivativeCache
+from difflang.gradcheck.op_calls import calls_of
 from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import Op
 from difflang.ir.tensor_types import C128, F64
 from difflang.ops.ad_interface import Cotangent, choice_type
-from support.op_calls import DIFFERENTIABLE, calls_of
+from support.op_calls import DIFFERENTIABLE
 
 # Each is a body of `f(x: f64[3]) -> f64`, at a point with a 0 in it.
 X = np.array([0.25, 4.0, 0.0])

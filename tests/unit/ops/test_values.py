@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from difflang.gradcheck.op_calls import OpCall, calls_of
 from difflang.ir.op import OPS, Op, TypeMismatch, result_types
 from difflang.ir.tensor_types import BOOL, F32, F64, FLOATS, I8, I32, U8, U32, DType, Tensor
-from support.op_calls import Call, calls_of, compiled
+from support.op_calls import compiled
 
 
 def both(name: str, *xs: Any, **attrs: Any) -> list[Any]:
     """What both engines give; they must agree to the bit."""
-    call = Call(OPS[name], tuple(np.asarray(x) for x in xs), attrs)
+    call = OpCall(OPS[name], tuple(np.asarray(x) for x in xs), attrs)
     interpreted, machine = call.reference(), compiled(OPS[name], *call.arrays, **attrs)
     np.testing.assert_array_equal(machine, interpreted)
     assert machine.dtype == interpreted.dtype

@@ -10,13 +10,13 @@ import pytest
 from mpmath import mp
 
 import difflang
+from difflang.gradcheck.op_calls import OpCall
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, F64
 from difflang.lower.cpu.polynomial_sines import MAX_BRANCHES
 from difflang.ops.elementwise import vectorized_sincos
 from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT
 from difflang.runtime.compile import compile_graph
-from support.op_calls import Call
 
 SOURCE = """float {0}
 fn wave(w: {0}[n]) -> {0} {{
@@ -55,7 +55,7 @@ def ulps(got: Any, x: Any, function: Any) -> Any:
 
 
 def compiled(x: Any, **attrs: Any) -> list[Any]:
-    return compile_graph(Call(OPS["sin_and_cos"], (x,), attrs).graph())(x)
+    return compile_graph(OpCall(OPS["sin_and_cos"], (x,), attrs).graph())(x)
 
 
 @DTYPES

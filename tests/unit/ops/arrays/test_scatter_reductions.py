@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from difflang.gradcheck.op_calls import OpCall
+from difflang.gradcheck.op_derivatives import check_jvp, jvp_graph, vjp_graph
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
-from support.op_calls import Call, check_jvp, compiled, pulled, pushed
+from support.op_calls import compiled
 
 NAN, INF = float("nan"), float("inf")
 INDICES = np.array([0, 2, 2, 1, 0, 2], np.int32)
@@ -31,8 +33,8 @@ EXTREMES: list[tuple[str, list[float], list[float], list[float], list[float], li
 
 def cotangents(name: str, x: Any, updates: Any, ct: Any, indices: Any = INDICES) -> list[list[Any]]:
     """Pulled back on both engines."""
-    call = Call(OPS[name], (x, updates, indices), {"axes": (0,)})
-    back = pulled(call.graph(), call.wrt)
+    call = OpCall(OPS[name], (x, updates, indices), {"axes": (0,)})
+    back = vjp_graph(call.graph(), call.wrt)
     found = evaluate(back, x, updates, indices, ct)
     return [np.asarray(y).tolist() for y in found]
 
@@ -42,7 +44,7 @@ def test_an_assignment_that_happens_when_it_is_better(
     name: str, x: list[float], u: list[float], y: list[float], to_x: list[float], to_u: list[float]
 ) -> None:
     xs, us = np.array(x, float), np.array(u, float)
-    call = Call(OPS[name], (xs, us, INDICES), {"axes": (0,)})
+    call = OpCall(OPS[name], (xs, us, INDICES), {"axes": (0,)})
     np.testing.assert_array_equal(call.reference(), y)
     np.testing.assert_array_equal(compiled(OPS[name], xs, us, INDICES, axes=(0,)), y)
     weights = np.array([2.0, 3.0, 5.0])
@@ -54,7 +56,7 @@ def test_an_assignment_that_happens_when_it_is_better(
 @pytest.mark.parametrize("name", ["scatter_max", "scatter_min", "scatter_mul"])
 def test_of_integers(name: str, dtype: str) -> None:
     x, u = np.array([1, 2, 3], dtype), np.array([3, 1, 7, 0, 100, 5], dtype)
-    want = Call(OPS[name], (x, u, INDICES), {"axes": (0,)}).reference()
+    want = OpCall(OPS[name], (x, u, INDICES), {"axes": (0,)}).reference()
     found = compiled(OPS[name], x, u, INDICES, axes=(0,))
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, want)
@@ -72,11 +74,11 @@ def test_products_are_exact_where_there_are_zeros(u: list[float], start: float) 
     others = [[j for j in range(6) if INDICES[j] == INDICES[i] and j != i] for i in range(6)]
     assert to_u == [start * np.prod(us[js]) for js in others]
     assert to_x == [*[np.prod(us[k == INDICES]) for k in range(3)], 1.0]
-    call = Call(OPS["scatter_mul"], (x, us, INDICES), {"axes": (0,)})
-    back = pulled(call.graph(), call.wrt)
+    call = OpCall(OPS["scatter_mul"], (x, us, INDICES), {"axes": (0,)})
+    back = vjp_graph(call.graph(), call.wrt)
     hessian = np.zeros((6, 6))
     for j in range(6):
-        (_, row) = evaluate(pushed(back, (False, True, False, False)), x, us, INDICES, ones, np.eye(6)[j])
+        (_, row) = evaluate(jvp_graph(back, (False, True, False, False)), x, us, INDICES, ones, np.eye(6)[j])
         hessian[:, j] = row
     want = np.zeros((6, 6))
     for i, js in enumerate(others):
@@ -95,7 +97,7 @@ def test_a_place_next_to_one_that_overflows() -> None:
 @pytest.mark.parametrize("name", ["scatter_max", "scatter_min", "scatter_mul"])
 def test_out_of_range_nothing_is_written(name: str) -> None:
     x, u, at = np.array([1.0, 2.0]), np.array([9.0, -9.0, 0.5]), np.array([2, -1, 1], np.int32)
-    call = Call(OPS[name], (x, u, at), {"axes": (0,)})
+    call = OpCall(OPS[name], (x, u, at), {"axes": (0,)})
     np.testing.assert_array_equal(compiled(OPS[name], x, u, at, axes=(0,)), call.reference())
     to_x, to_u = cotangents(name, x, u, np.ones(2), at)
     assert to_u[:2] == [0.0, 0.0]
@@ -109,7 +111,7 @@ def test_random_updates(name: str) -> None:
     spaced = rng.permutation(172) / 40 - 2  # no two so near that a difference would step over a tie
     x, u = spaced[:12].reshape(4, 3), spaced[12:].reshape(40, 4)
     at = rng.integers(0, 3, 40).astype(np.int32)
-    call = Call(OPS[name], (x, u, at), {"axes": (1,)})
+    call = OpCall(OPS[name], (x, u, at), {"axes": (1,)})
     np.testing.assert_allclose(compiled(OPS[name], x, u, at, axes=(1,)), call.reference(), rtol=1e-13)
     check_jvp(call.graph(), call.arrays, call.wrt, rng, call)
 
@@ -122,7 +124,7 @@ def test_a_wrong_winner_is_noticed() -> None:
     )
     types = [Tensor(F64, (3,)), Tensor(F64, (6,)), Tensor(I32, (6,))]
     x, u = np.zeros(3), np.array([1.0, 5.0, 5.0, -1.0, 1.0, 5.0])
-    back = pulled(build_region(types, lambda *xs: OPS["scatter_max"](*xs, axes=(0,))), (True, True, False))
+    back = vjp_graph(build_region(types, lambda *xs: OPS["scatter_max"](*xs, axes=(0,))), (True, True, False))
     broken = back.with_eqns([Eqn(wrong, e.operands, e.results, e.attrs) if e.op is first else e for e in back.eqns])
     right, off = (evaluate(g, x, u, INDICES, np.ones(3))[1].tolist() for g in (back, broken))
     assert right != off

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.gradcheck.op_calls import OpCall
+from difflang.gradcheck.op_derivatives import jvp_graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
-from support.op_calls import Call, lowered, pushed
+from support.op_calls import lowered
 
 pytestmark = pytest.mark.as_users
 
@@ -100,9 +102,9 @@ def test_values_and_derivatives(name: str, function: Exact, points: tuple[comple
     """Interpreted and compiled, in double precision, element by element."""
     x = np.array(points)
     one = np.ones_like(x)
-    graph = Call(OPS[name], (x,), {}).graph()
-    first = pushed(graph, (True,))
-    second = pushed(first, (True, False))
+    graph = OpCall(OPS[name], (x,), {}).graph()
+    first = jvp_graph(graph, (True,))
+    second = jvp_graph(first, (True, False))
     jobs = [(graph, (x,)), (first, (x, one)), (second, (x, one, one))]
     with jax.enable_x64(True):
         compiled = jax.jit(lambda given: [lowered(g)(*xs)[0] for (g, _), xs in zip(jobs, given, strict=True)])(
@@ -120,7 +122,7 @@ def test_values_and_derivatives(name: str, function: Exact, points: tuple[comple
 @pytest.mark.nightly_except("1")
 def test_polygamma(n: int) -> None:
     x = np.array([1e-3, 0.3, 1.0, 2.5, 10.0, 1e3])
-    call = Call(OPS["polygamma"], (x,), {"n": n})
+    call = OpCall(OPS["polygamma"], (x,), {"n": n})
     with jax.enable_x64(True):
         machine = np.asarray(jax.jit(lambda x: OPS["polygamma"].lower(jax, x, n=n))(x))
     want = np.array([float(mp.polygamma(n, mp.mpf(p))) for p in x])
@@ -131,14 +133,14 @@ def test_polygamma(n: int) -> None:
 def test_the_slope_of_tanh_does_not_cancel() -> None:
     """Where 1 - y*y is 0 the slope is not."""
     x = np.array([20.0, 100.0])
-    (dy,) = evaluate(pushed(Call(OPS["tanh"], (x,), {}).graph(), (True,)), x, np.ones(2))
+    (dy,) = evaluate(jvp_graph(OpCall(OPS["tanh"], (x,), {}).graph(), (True,)), x, np.ones(2))
     assert close(dy, np.array([float(1 / mp.cosh(20) ** 2), float(1 / mp.cosh(100) ** 2)]), 8).all()
 
 
 def test_powers_next_to_zero() -> None:
     """x^1.5 is differentiable at 0, once."""
-    call = Call(OPS["pow"], (np.array(0.0), np.array(1.5)), {})
-    assert evaluate(pushed(call.graph(), (True, False)), *call.arrays, np.array(1.0))[0] == 0.0
+    call = OpCall(OPS["pow"], (np.array(0.0), np.array(1.5)), {})
+    assert evaluate(jvp_graph(call.graph(), (True, False)), *call.arrays, np.array(1.0))[0] == 0.0
 
 
 def test_a_complex_function_on_its_cut_is_that_of_the_side_its_zero_says() -> None:

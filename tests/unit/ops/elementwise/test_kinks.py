@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.gradcheck.op_calls import OpCall
+from difflang.gradcheck.op_derivatives import jvp_graph, random_tangents, vjp_graph
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
-from support.op_calls import Call, arrows, lowered, pulled, pushed
+from support.op_calls import lowered
 
 INF, NAN = math.inf, math.nan
 
@@ -25,8 +27,8 @@ def partials(graph: Graph, xs: list[Any], wrt: tuple[bool, ...]) -> dict[str, li
     # One operand at a time: the others have no tangent, for a zero tangent times Inf would be NaN.
     alone = [tuple(w and i == k for i, w in enumerate(wrt)) for k, w in enumerate(wrt) if w]
     one = np.array(1.0)
-    pushes = [pushed(graph, only) for only in alone]
-    pulls = pulled(graph, wrt)
+    pushes = [jvp_graph(graph, only) for only in alone]
+    pulls = vjp_graph(graph, wrt)
     with jax.enable_x64(True):
         compiled = jax.jit(lambda xs, one: ([lowered(p)(*xs, one)[0] for p in pushes], lowered(pulls)(*xs, one)))(
             xs, one
@@ -121,7 +123,7 @@ SCALARS: list[tuple[str, tuple[float, ...], tuple[float, ...]]] = [
 
 @pytest.mark.parametrize(("name", "at", "want"), SCALARS, ids=lambda v: str(v))
 def test_the_table(name: str, at: tuple[float, ...], want: tuple[float, ...]) -> None:
-    call = Call(OPS[name], tuple(np.array(x) for x in at), {})
+    call = OpCall(OPS[name], tuple(np.array(x) for x in at), {})
     for way, got in partials(call.graph(), list(call.arrays), call.wrt).items():
         np.testing.assert_allclose(got, want, rtol=1e-12, err_msg=f"{name}{at}, {way}")
 
@@ -146,16 +148,16 @@ POWERS = [
 
 @pytest.mark.parametrize(("n", "x", "want"), POWERS)
 def test_an_integer_power_is_exact(n: int, x: float, want: float) -> None:
-    call = Call(OPS["integer_pow"], (np.array(x),), {"n": n})
+    call = OpCall(OPS["integer_pow"], (np.array(x),), {"n": n})
     for way, got in partials(call.graph(), list(call.arrays), call.wrt).items():
         assert got == [want], way
 
 
 def gradient(name: str, *xs: Any, ct: Any = None, **attrs: Any) -> list[Any]:
     """The pullback of one op at a cotangent of ones."""
-    call = Call(OPS[name], tuple(np.asarray(x) for x in xs), attrs)
+    call = OpCall(OPS[name], tuple(np.asarray(x) for x in xs), attrs)
     y = call.reference()
-    return evaluate(pulled(call.graph(), call.wrt), *call.arrays, np.ones_like(y) if ct is None else np.asarray(ct))
+    return evaluate(vjp_graph(call.graph(), call.wrt), *call.arrays, np.ones_like(y) if ct is None else np.asarray(ct))
 
 
 @pytest.mark.parametrize(("x", "y", "want"), [(30.0, 1e20, np.inf), (0.1, -1e20, -np.inf), (0.5, 1e20, 0.0)])
@@ -182,7 +184,7 @@ def test_ties_share_evenly() -> None:
 def test_padding_never_wins_a_pool() -> None:
     pool = {"window": (2, 2), "strides": (2, 2), "padding": ((1, 1), (1, 1))}
     image = np.full((1, 2, 2, 1), -3.0)
-    assert Call(OPS["max_pool"], (image,), pool).reference().ravel().tolist() == [-3.0] * 4
+    assert OpCall(OPS["max_pool"], (image,), pool).reference().ravel().tolist() == [-3.0] * 4
     assert gradient("max_pool", image, **pool)[0].ravel().tolist() == [1.0] * 4
 
 
@@ -196,15 +198,15 @@ def test_a_product_with_zeros_is_exact(x: list[float], want: list[float]) -> Non
 
 def test_the_second_derivative_of_a_product_with_zeros_is_exact() -> None:
     """With two zeros the gradient vanishes and the Hessian does not."""
-    call = Call(OPS["reduce_prod"], (np.array([0.0, 0.0, 3.0]),), {"axes": (0,)})
-    hessian = pushed(pulled(call.graph(), (True,)), (True, False))
+    call = OpCall(OPS["reduce_prod"], (np.array([0.0, 0.0, 3.0]),), {"axes": (0,)})
+    hessian = jvp_graph(vjp_graph(call.graph(), (True,)), (True, False))
     rows = [evaluate(hessian, *call.arrays, np.array(1.0), row)[0].tolist() for row in np.eye(3)]
     assert rows == [[0.0, 3.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
 
 def test_the_last_write_wins_and_the_derivative_follows() -> None:
     x, updates, at = np.zeros(4), np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 0, 2, 3], np.int32)
-    call = Call(OPS["scatter"], (x, updates, at), {"axes": (0,)})
+    call = OpCall(OPS["scatter"], (x, updates, at), {"axes": (0,)})
     assert call.reference().tolist() == [2.0, 0.0, 3.0, 4.0]
     dx, dupdates = gradient("scatter", x, updates, at, axes=(0,), ct=[10.0, 20.0, 30.0, 40.0])
     assert dx.tolist() == [0.0, 20.0, 0.0, 0.0]
@@ -213,7 +215,7 @@ def test_the_last_write_wins_and_the_derivative_follows() -> None:
 
 def test_duplicates_accumulate() -> None:
     x, updates, at = np.ones(3), np.array([1.0, 2.0, 4.0]), np.array([2, 2, 0], np.int32)
-    assert Call(OPS["scatter_add"], (x, updates, at), {"axes": (0,)}).reference().tolist() == [5.0, 1.0, 4.0]
+    assert OpCall(OPS["scatter_add"], (x, updates, at), {"axes": (0,)}).reference().tolist() == [5.0, 1.0, 4.0]
     dx, dupdates = gradient("scatter_add", x, updates, at, axes=(0,), ct=[1.0, 10.0, 100.0])
     assert (dx.tolist(), dupdates.tolist()) == ([1.0, 10.0, 100.0], [100.0, 100.0, 1.0])
 
@@ -241,25 +243,27 @@ def test_the_side_not_selected_contributes_nothing(
     name: str, xs: list[Any], loser: int, want: float, poison: float
 ) -> None:
     """Its tangent may be Inf or NaN; the others' are 0 but for the winner's, which is 1."""
-    call = Call(OPS[name], tuple(xs), {})
+    call = OpCall(OPS[name], tuple(xs), {})
     tangents = [np.array(poison if i == loser else 1.0) for i, w in enumerate(call.wrt) if w]
-    (dy,) = evaluate(pushed(call.graph(), call.wrt), *xs, *tangents)
+    (dy,) = evaluate(jvp_graph(call.graph(), call.wrt), *xs, *tangents)
     assert float(dy) == want
-    back = evaluate(pulled(call.graph(), call.wrt), *xs, np.array(1.0))
+    back = evaluate(vjp_graph(call.graph(), call.wrt), *xs, np.array(1.0))
     assert float(back[sum(call.wrt[:loser])]) == 0.0
 
 
 def test_a_numeric_zero_times_inf_is_nan() -> None:
     """Only a structural zero is absent: `x * sqrt(x)` at 0 is NaN, as the docs say."""
     (dy,) = evaluate(
-        pushed(build_region([Tensor(F64)], lambda x: [x * OPS["sqrt"].one(x)]), (True,)), np.array(0.0), np.array(1.0)
+        jvp_graph(build_region([Tensor(F64)], lambda x: [x * OPS["sqrt"].one(x)]), (True,)),
+        np.array(0.0),
+        np.array(1.0),
     )
     assert np.isnan(dy)
 
 
 def test_a_stopped_path_contributes_nothing() -> None:
     graph = build_region([Tensor(F64)], lambda x: [x * OPS["stop"].one(OPS["sqrt"].one(x))])
-    assert evaluate(pulled(graph, (True,)), np.array(0.0), np.array(1.0))[0] == 0.0
+    assert evaluate(vjp_graph(graph, (True,)), np.array(0.0), np.array(1.0))[0] == 0.0
 
 
 def test_integers_and_truths_lose_the_derivative() -> None:
@@ -272,14 +276,14 @@ def test_integers_and_truths_lose_the_derivative() -> None:
         return [x * 2.0 + back + positive]
 
     graph = build_region([Tensor(F64)], body)
-    assert evaluate(pulled(graph, (True,)), np.array(1.5), np.array(1.0))[0] == 2.0
+    assert evaluate(vjp_graph(graph, (True,)), np.array(1.5), np.array(1.0))[0] == 2.0
 
 
 def test_derivatives_are_linear_in_the_tangent() -> None:
     rng = np.random.default_rng(3)
-    call = Call(OPS["atan2"], (rng.normal(size=4), rng.normal(size=4)), {})
-    graph = pushed(call.graph(), call.wrt)
-    v, w = arrows(rng, call.arrays), arrows(rng, call.arrays)
+    call = OpCall(OPS["atan2"], (rng.normal(size=4), rng.normal(size=4)), {})
+    graph = jvp_graph(call.graph(), call.wrt)
+    v, w = random_tangents(rng, call.arrays), random_tangents(rng, call.arrays)
     (jv,), (jw,) = evaluate(graph, *call.arrays, *v), evaluate(graph, *call.arrays, *w)
     (both,) = evaluate(graph, *call.arrays, *(2.0 * a - 3.0 * b for a, b in zip(v, w, strict=True)))
     np.testing.assert_allclose(both, 2.0 * jv - 3.0 * jw, rtol=1e-14)

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from derivatives import total
+from difflang.gradcheck.op_calls import OpCall
+from difflang.gradcheck.op_derivatives import jvp_graph, vjp_graph
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
-from support.op_calls import Call, lowered, pulled, pushed
+from support.op_calls import lowered
 
 Array = np.ndarray[Any, Any]
 Exact = Callable[[Any], list[Any]]  # a matrix of many digits -> the op's results
@@ -112,7 +114,7 @@ CASES: list[tuple[str, Array, tuple[Array, ...], dict[str, Any], Exact]] = [
 ]  # fmt: skip
 
 
-def weighted(call: Call, weights: list[Array]) -> Graph:
+def weighted(call: OpCall, weights: list[Array]) -> Graph:
     """(operands, weights) -> the sum of all results, each number by its weight."""
     count = len(call.arrays)
 
@@ -145,19 +147,19 @@ def differences(f: Callable[[Any], Any], a: Array, step: Any, along: Array | Non
 def test_values_gradients_and_hessians(
     name: str, a: Array, others: tuple[Array, ...], attrs: dict[str, Any], exact: Exact
 ) -> None:
-    call = Call(OPS[name], (a, *others), attrs)
+    call = OpCall(OPS[name], (a, *others), attrs)
     rng = np.random.default_rng(11)
     weights = [rng.normal(size=y.shape) for y in call.references()]
     along, one = rng.normal(size=a.shape), np.array(1.0)
     f, xs = weighted(call, weights), [a, *others, *weights]
     wrt = (True, *[False] * (len(xs) - 1))
-    gradient, push, more = pulled(f, wrt), pushed(f, wrt), (*wrt, False)
+    gradient, push, more = vjp_graph(f, wrt), jvp_graph(f, wrt), (*wrt, False)
     jobs = {
         "f": (f, xs),
         "V": (gradient, [*xs, one]),
-        "JV": (pushed(gradient, more), [*xs, one, along]),
-        "VJ": (pulled(push, more), [*xs, along, one]),
-        "VV": (pulled(gradient, more), [*xs, one, along]),
+        "JV": (jvp_graph(gradient, more), [*xs, one, along]),
+        "VJ": (vjp_graph(push, more), [*xs, along, one]),
+        "VV": (vjp_graph(gradient, more), [*xs, one, along]),
     }
 
     def function(at: Any) -> Any:

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from derivatives import total
+from difflang.gradcheck.op_derivatives import jvp_graph, vjp_graph
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
-from support.op_calls import lowered, pulled, pushed
+from support.op_calls import lowered
 
 Array = np.ndarray[Any, Any]
 INF, NAN = math.inf, math.nan
@@ -83,7 +84,7 @@ def test_derivatives_of_a_determinant_up_to_the_fourth(case: str) -> None:
     graph, wrt, given = single("det", (4, 4)), (True,), [a]
     graphs = [graph]
     for x in xs:
-        graphs.append(pushed(graphs[-1], wrt))
+        graphs.append(jvp_graph(graphs[-1], wrt))
         given, wrt = [*given, x], (*wrt, False)
     for order, graph in enumerate(graphs):
         parts = terms(a, *xs[:order])
@@ -96,7 +97,7 @@ def test_the_third_derivative_of_a_determinant_compiled() -> None:
     x = np.arange(16.0).reshape(4, 4) % 5
     graph, wrt = single("det", (4, 4)), (True,)
     for _ in range(3):
-        graph, wrt = pushed(graph, wrt), (*wrt, False)
+        graph, wrt = jvp_graph(graph, wrt), (*wrt, False)
     for (got,) in both(graph, a, x, x, x):
         assert got == pytest.approx(mixed(a, x, x, x), rel=1e-13)
 
@@ -105,14 +106,14 @@ def test_the_third_derivative_of_a_determinant_compiled() -> None:
 def test_the_gradient_of_a_determinant_is_its_cofactors(case: str) -> None:
     a = np.array(SINGULAR[case], float)
     want = [[mixed(a, np.outer(row, column)) for column in np.eye(4)] for row in np.eye(4)]
-    for (got,) in both(pulled(single("det", (4, 4)), (True,)), a, 1.0):
+    for (got,) in both(vjp_graph(single("det", (4, 4)), (True,)), a, 1.0):
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
 
 
 def test_reverse_over_reverse_of_a_singular_determinant() -> None:
     a = np.array(SINGULAR["rank 2"], float)
     x = np.arange(16.0).reshape(4, 4)
-    graph = pulled(pulled(single("det", (4, 4)), (True,)), (True, False))
+    graph = vjp_graph(vjp_graph(single("det", (4, 4)), (True,)), (True, False))
     want = [[mixed(a, x, np.outer(row, column)) for column in np.eye(4)] for row in np.eye(4)]
     for (got,) in both(graph, a, 1.0, x):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
@@ -172,7 +173,7 @@ def test_a_logarithm_of_a_determinant_that_overflows() -> None:
 def test_the_logarithm_of_a_singular_determinant(a: Any) -> None:
     for sign, logarithm in both(single("slogdet", (2, 2)), a):
         assert (abs(sign), logarithm) == (0.0, -INF)
-    back = pulled(of(lambda a: OPS["slogdet"](a)[1], (2, 2)), (True,))
+    back = vjp_graph(of(lambda a: OPS["slogdet"](a)[1], (2, 2)), (True,))
     for (got,) in both(back, a, 1.0):
         assert not np.isfinite(got).any()
 
@@ -188,7 +189,7 @@ def test_a_singular_system_divides_by_zero(name: str) -> None:
     graph = single(name, (2, 2), (2, 1), **attrs)
     for (x,) in both(graph, a, b):
         assert np.isinf(x[1]).all()
-    for got in both(pulled(graph, (True, True)), a, b, [[1.0], [1.0]]):
+    for got in both(vjp_graph(graph, (True, True)), a, b, [[1.0], [1.0]]):
         assert not any(np.isfinite(x).all() for x in got)
 
 
@@ -204,7 +205,7 @@ def test_nothing_but_the_triangle_is_read(lower: bool, unit: bool) -> None:
     ct = rng.normal(size=(3, 2))
     for (x,) in both(graph, a, b):
         np.testing.assert_allclose(x, np.linalg.solve(whole, b), rtol=1e-13)
-    for da, db in both(pulled(graph, (True, True)), a, b, ct):
+    for da, db in both(vjp_graph(graph, (True, True)), a, b, ct):
         back = np.linalg.solve(whole.T, ct)
         np.testing.assert_allclose(db, back, rtol=1e-13)
         np.testing.assert_allclose(da, np.where(read, -back @ np.linalg.solve(whole, b).T, 0.0), rtol=1e-12)
@@ -214,7 +215,7 @@ def test_cholesky_of_what_is_not_positive_definite_is_nan() -> None:
     for a in ([[1.0, 2.0], [2.0, 1.0]], [[-1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [NAN, 1.0]]):
         for (y,) in both(single("cholesky", (2, 2)), a):
             assert y[0, 1] == 0.0 and np.isnan(y[1, 1])
-        for graph in (pushed(single("cholesky", (2, 2)), (True,)), pulled(single("cholesky", (2, 2)), (True,))):
+        for graph in (jvp_graph(single("cholesky", (2, 2)), (True,)), vjp_graph(single("cholesky", (2, 2)), (True,))):
             for (got,) in both(graph, a, np.eye(2)):
                 assert np.isnan(got).any()
 
@@ -229,10 +230,10 @@ def test_the_input_is_taken_as_symmetric(name: str) -> None:
     for lopsided, even in zip(both(graph, a), both(graph, (a + a.T) / 2), strict=True):
         for x, y in zip(lopsided, even, strict=True):
             np.testing.assert_array_equal(x, y)
-    for (got,) in both(pulled(graph, (True,)), a, *cts):
+    for (got,) in both(vjp_graph(graph, (True,)), a, *cts):
         np.testing.assert_array_equal(got, got.T)
     odd = np.array([[0.0, 1.0, 2.0], [-1.0, 0.0, 3.0], [-2.0, -3.0, 0.0]])
-    for changes in both(pushed(graph, (True,)), a, odd):
+    for changes in both(jvp_graph(graph, (True,)), a, odd):
         assert all(not change.any() for change in changes)
 
 
@@ -262,9 +263,9 @@ def test_a_symmetric_function_of_equal_eigenvalues(name: str, a: Array) -> None:
     values, vectors = np.linalg.eigh(a)
     want = vectors @ np.diag(slope(values)) @ vectors.T
     x = np.arange(9.0).reshape(3, 3)
-    for (got,) in both(pulled(eigenvalues(f), (True,)), a, 1.0):
+    for (got,) in both(vjp_graph(eigenvalues(f), (True,)), a, 1.0):
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-14)
-    for (got,) in both(pushed(eigenvalues(f), (True,)), a, x):
+    for (got,) in both(jvp_graph(eigenvalues(f), (True,)), a, x):
         np.testing.assert_allclose(got, np.sum(want * x), rtol=1e-13)
 
 
@@ -279,7 +280,7 @@ def test_vectors_of_equal_eigenvalues_have_no_derivative(a: Array) -> None:
         return matmul.one(v * logs, swap(v), contract=((1,), (0,)), batch=((), ()))
 
     x = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    for graph in (pulled(of(logarithm, (3, 3)), (True,)), pushed(of(logarithm, (3, 3)), (True,))):
+    for graph in (vjp_graph(of(logarithm, (3, 3)), (True,)), jvp_graph(of(logarithm, (3, 3)), (True,))):
         for (got,) in both(graph, a, x):
             assert np.isnan(got).any()
 
@@ -291,7 +292,7 @@ def test_the_vector_of_a_single_eigenvalue_moves_although_others_are_equal() -> 
     even = (x + x.T) / 2
     top = vectors[:, 2]
     want = np.linalg.pinv(3 * np.eye(3) - TWINS, rcond=1e-10) @ even @ top
-    for _, dv in both(pushed(single("eigh", (3, 3)), (True,)), TWINS, x):
+    for _, dv in both(jvp_graph(single("eigh", (3, 3)), (True,)), TWINS, x):
         np.testing.assert_allclose(dv[:, 2], want, rtol=1e-12)
         assert np.isnan(dv[:, :2]).all()
 
@@ -299,9 +300,9 @@ def test_the_vector_of_a_single_eigenvalue_moves_although_others_are_equal() -> 
 def test_second_derivatives_at_equal_eigenvalues_are_never_wrong_numbers() -> None:
     """The Hessian of the sum of squares is 2; a rule that left equal ones out would give 0 off the diagonal."""
     f, _ = FUNCTIONS["squares"]
-    gradient = pulled(eigenvalues(f), (True,))
+    gradient = vjp_graph(eigenvalues(f), (True,))
     x = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    for (got,) in both(pushed(gradient, (True, False)), np.eye(3), 1.0, x):
+    for (got,) in both(jvp_graph(gradient, (True, False)), np.eye(3), 1.0, x):
         assert np.isnan(got).all()
 
 
@@ -313,7 +314,7 @@ def test_singular_values_of_what_is_not_finite_come_to_an_end(number: float) -> 
     for found in both(single("svd", (2, 4, 3)), stack):
         assert all(np.isnan(x[0]).all() for x in found)
         np.testing.assert_allclose(found[1][1], 1)
-    for (slope,) in both(pulled(single("det", (3, 3)), (True,)), a[:3], 1.0):
+    for (slope,) in both(vjp_graph(single("det", (3, 3)), (True,)), a[:3], 1.0):
         assert np.isnan(slope).all()
 
 
@@ -325,18 +326,18 @@ def singular_values(shape: tuple[int, int]) -> Graph:
 def test_the_nuclear_norm_where_singular_values_are_equal(a: Array) -> None:
     """Its gradient is U Vᵀ, which does not depend on the basis."""
     want = a / np.linalg.norm(a, 2)
-    for (got,) in both(pulled(singular_values(a.shape), (True,)), a, 1.0):
+    for (got,) in both(vjp_graph(singular_values(a.shape), (True,)), a, 1.0):
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-15)
 
 
 def test_a_singular_value_of_zero_has_derivative_zero() -> None:
     for a, want in ((np.diag([2.0, 0.0]), np.diag([1.0, 0.0])), (np.zeros((2, 3)), np.zeros((2, 3)))):
-        for (got,) in both(pulled(singular_values(a.shape), (True,)), a, 1.0):
+        for (got,) in both(vjp_graph(singular_values(a.shape), (True,)), a, 1.0):
             np.testing.assert_array_equal(got, want)
 
 
 def test_dependent_columns_have_no_qr_derivative() -> None:
-    back = pulled(of(lambda a: OPS["qr"](a)[0], (3, 2)), (True,))
+    back = vjp_graph(of(lambda a: OPS["qr"](a)[0], (3, 2)), (True,))
     for (got,) in both(back, [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], np.ones((3, 2))):
         assert not np.isfinite(got).all()
 
@@ -355,7 +356,7 @@ def test_nothing_in_nothing_out(name: str, shape: tuple[int, ...]) -> None:
     for ys in both(graph, a):
         assert all((y == w).all() for y, w in zip(ys, want, strict=False))
     cts = [np.ones_like(y) for y in evaluate(graph, a)]
-    for (back,) in both(pulled(graph, (True,)), a, *cts):
+    for (back,) in both(vjp_graph(graph, (True,)), a, *cts):
         assert back.shape == shape
 
 
@@ -371,7 +372,7 @@ def test_one_by_one(x: float) -> None:
         "svd": [0.0, sign, 0.0],
     }
     for name, want in slopes.items():
-        for got in both(pushed(single(name, (1, 1)), (True,)), a, [[1.0]]):
+        for got in both(jvp_graph(single(name, (1, 1)), (True,)), a, [[1.0]]):
             found = [y.item() for y in got]
             np.testing.assert_allclose(found[-len(want) :], want, rtol=1e-14)
             assert not any(found[: -len(want)])
@@ -386,9 +387,9 @@ def test_a_stack_is_one_matrix_after_the_other(name: str) -> None:
     wrt = (True,) * len(given)
     stacked, alone = (single(name, *[x.shape[k:] for x in given], **attrs) for k in (0, 2))
     cts = [rng.normal(size=y.shape) for y in evaluate(stacked, *given)]
-    for whole in both(pulled(stacked, wrt), *given, *cts):
+    for whole in both(vjp_graph(stacked, wrt), *given, *cts):
         for place in np.ndindex(2, 2):
-            part = evaluate(pulled(alone, wrt), *[x[place] for x in given], *[ct[place] for ct in cts])
+            part = evaluate(vjp_graph(alone, wrt), *[x[place] for x in given], *[ct[place] for ct in cts])
             for x, y in zip(whole, part, strict=True):
                 np.testing.assert_allclose(x[place], y, rtol=1e-11, atol=1e-13)
 
@@ -415,7 +416,7 @@ def test_the_length_of_a_direction_does_not_matter(size: float) -> None:
 
 def test_the_trace_of_an_exponential_with_equal_eigenvalues() -> None:
     graph = of(lambda a: total(OPS["expm"].one(a) * a.home.const(1.0, a.type)), (3, 3))
-    for (got,) in both(pushed(pulled(graph, (True,)), (True, False)), np.zeros((3, 3)), 1.0, np.eye(3)):
+    for (got,) in both(jvp_graph(vjp_graph(graph, (True,)), (True, False)), np.zeros((3, 3)), 1.0, np.eye(3)):
         np.testing.assert_allclose(got, np.ones((3, 3)), rtol=1e-14)
 
 
@@ -439,8 +440,8 @@ def test_jax_agrees(name: str) -> None:
     a, along = (rng.uniform(-0.2, 0.2, (2, 5, 5)) + k * np.diag(np.arange(1.0, 6.0)) for k in (1, 0))
     graph = single(name, a.shape)
     cts = [rng.normal(size=y.shape) for y in evaluate(graph, a)]
-    back = pulled(graph, (True,))
-    twice = pushed(back, (True, *[False] * len(cts)))
+    back = vjp_graph(graph, (True,))
+    twice = jvp_graph(back, (True, *[False] * len(cts)))
 
     def scalar(a: Any) -> Any:
         return sum(jnp.sum(ct * y) for ct, y in zip(cts, ORACLES[name](a), strict=True))
