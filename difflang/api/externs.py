@@ -97,17 +97,22 @@ def extern_declarations(module: ModuleScope) -> Iterator[tuple[str, tuple[Module
     """The `extern fn`s that a file can name, each with its module."""
     for prefix, home in {"": module, **{f"{name}.": other for name, other in module.modules.items()}}.items():
         for name, decl in home.fns.items():
-            if isinstance(decl.body, tree.Foreign):
+            if is_bound_from_python(decl):
                 yield f"{prefix}{name}", (home, decl)
     for name, meant in module.imported.items():
         decl = meant.module.fns.get(meant.name)
-        if decl is not None and isinstance(decl.body, tree.Foreign):
+        if decl is not None and is_bound_from_python(decl):
             yield name, (meant.module, decl)
+
+
+def is_bound_from_python(decl: tree.Fn) -> bool:
+    """Whether it is an `extern fn`; an `extern op` finds its op in the registry."""
+    return isinstance(decl.body, tree.Foreign) and not decl.body.op
 
 
 def is_extern(type: ClosureType) -> bool:
     """Whether a function is bound from Python."""
-    return isinstance(type.code, FnCode) and isinstance(type.code.decl.body, tree.Foreign)
+    return isinstance(type.code, FnCode) and is_bound_from_python(type.code.decl)
 
 
 class BoundExtern:

@@ -75,6 +75,12 @@ class GradientMismatch(_Rendered, AssertionError):
     report: object = None
 
 
+class OpLawError(_Rendered, AssertionError):
+    """An op that breaks a law. `report` says of each law what it found."""
+
+    report: object = None
+
+
 class ArtifactError(_Rendered, ValueError):
     """A function that cannot be exported, or a file that is no artifact, is damaged, or of a newer format."""
 
@@ -117,6 +123,7 @@ CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL12": ArgumentError,
     "DL1203": ParseError,
     "DL1204": ParseError,
+    "DL1274": OpLawError,
     "DL1240": ArtifactError,
     "DL1241": ArtifactError,
     "DL1242": ArtifactError,

@@ -162,11 +162,14 @@ def draw_array(
 
 
 class LawBroken(AssertionError):
-    """An op breaks a law: `what` was compared on `inputs`, and the op `got` something else than `expected`."""
+    """An op breaks a law: `what` was compared, and the op `got` something else than `expected`.
 
-    def __init__(self, what: object, got: Any, expected: Any, inputs: Sequence[Array] = (), message: str = "") -> None:
+    `inputs` are the arrays by role: operands, tangents, cotangents.
+    """
+
+    def __init__(self, what: object, got: Any, expected: Any, message: str = "", **inputs: Sequence[Array]) -> None:
         super().__init__(message or f"{what}: {got} is not {expected}")
-        self.what, self.got, self.expected, self.inputs = what, got, expected, tuple(inputs)
+        self.what, self.got, self.expected, self.inputs = what, got, expected, inputs
 
 
 def epsilon(dtype: np.dtype[Any]) -> float:
@@ -178,18 +181,19 @@ def widened(x: Array) -> Array:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def check_close(got: Array, want: Array, scale: Array, ulps: float, what: object, inputs: Sequence[Array] = ()) -> None:
+def check_close(
+    got: Array, want: Array, scale: Array, ulps: float, what: object, operands: Sequence[Array] = ()
+) -> None:
     """Element by element within `ulps` units in the last place of `scale`; equal infinities and NaNs are equal.
 
     Errors: LawBroken.
     """
-    if got.dtype != want.dtype:
-        raise LawBroken(what, got.dtype, want.dtype, inputs, f"{what}: {got.dtype}, not {want.dtype}")
-    if got.shape != want.shape:
-        raise LawBroken(what, got.shape, want.shape, inputs, f"{what}: {got.shape}, not {want.shape}")
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        one, two = f"{got.dtype}{list(got.shape)}", f"{want.dtype}{list(want.shape)}"
+        raise LawBroken(what, one, two, operands=operands)
     if got.dtype.kind in "biu":
         if not np.array_equal(got, want):
-            raise LawBroken(what, got, want, inputs)
+            raise LawBroken(what, got, want, operands=operands)
         return
     g, w = widened(got), widened(want)
     tiny = float(ml_dtypes.finfo(np.real(want).dtype).tiny)
@@ -198,4 +202,4 @@ def check_close(got: Array, want: Array, scale: Array, ulps: float, what: object
     good = near | (g == w) | (np.isnan(g) & np.isnan(w))
     if not good.all():
         message = f"{what}: {got[~good][:4]} is not {want[~good][:4]}"
-        raise LawBroken(what, got, want, inputs, message)
+        raise LawBroken(what, got, want, message, operands=operands)

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from difflang.ad.expand_derivatives import differentiate
+from difflang.gradcheck.extended_precision import GraphWidening, cast, wide_type
 from difflang.gradcheck.op_calls import (
     DTYPE_OF,
     Array,
@@ -25,6 +26,7 @@ from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate, evaluate_eqn
 from difflang.ir.op import OPS
+from difflang.ir.tensor_types import Tensor
 from difflang.ops.op_factories import UniformSamples
 
 
@@ -76,16 +78,25 @@ def central_differences(f: Graph, xs: Sequence[Array], dxs: Sequence[Array], wrt
     return rows[0]
 
 
-def check_jvp(f: Graph, xs: Sequence[Array], wrt: Mask, rng: np.random.Generator, what: object) -> None:
-    """The jvp of a graph in double precision against differences of the graph. Errors: LawBroken."""
-    dxs = random_tangents(rng, active_arrays(xs, wrt))
-    got = evaluate(jvp_graph(f, wrt), *xs, *dxs)
+def check_jvp(
+    f: Graph, xs: Sequence[Array], wrt: Mask, rng: np.random.Generator, what: object, *, wide: bool = False
+) -> None:
+    """The jvp of a graph in double precision against differences of the graph. Errors: LawBroken.
+
+    With `wide`, graph and jvp run in extended precision: for ops that take no f64.
+    """
+    dxs, push = random_tangents(rng, active_arrays(xs, wrt)), jvp_graph(f, wrt)
+    if wide:
+        widening = GraphWidening()
+        f, push = widening.graph(f), widening.graph(push)
+        xs, dxs = [[cast(x, wide_type(Tensor(DTYPE_OF[x.dtype]))) for x in arrays] for arrays in (xs, dxs)]
+    got = evaluate(push, *xs, *dxs)
     for dy, want in zip(got, central_differences(f, xs, dxs, wrt), strict=True):
-        size = np.abs(widened(want))
+        size = np.abs(want)
         bound = 1e-8 * np.maximum(size, 1.0)
         if not (np.abs(dy - want) <= bound).all():
             message = f"the jvp of {what} gives {dy}, differences {want}"
-            raise LawBroken(f"the jvp of {what} against differences", dy, want, [*xs, *dxs], message)
+            raise LawBroken(f"the jvp of {what} against differences", dy, want, message, operands=xs, tangents=dxs)
 
 
 def inner_product(xs: Sequence[Array], ys: Sequence[Array]) -> tuple[float, float]:
@@ -106,16 +117,17 @@ def check_adjoint(f: Graph, xs: Sequence[Array], wrt: Mask, rng: np.random.Gener
     bound = 64 * eps * (size + also)
     if not abs(forward - backward) <= bound:
         message = f"{what}: <ct, J dx> = {forward}, <Jᵀ ct, dx> = {backward}"
-        raise LawBroken(f"the vjp of {what} against its jvp", backward, forward, [*xs, *dxs, *cts], message)
+        law = f"the vjp of {what} against its jvp, <Jᵀ ct, dx> = <ct, J dx>"
+        raise LawBroken(law, backward, forward, message, operands=xs, tangents=dxs, cotangents=cts)
 
 
-def check_second_order(call: OpCall, rng: np.random.Generator) -> None:
-    """Pullback and push of a call, as functions of operands and cotangent or tangent, obey the laws themselves."""
+def check_second_order(call: OpCall, rng: np.random.Generator, *, wide: bool = False) -> None:
+    """The jvp and the vjp of a call obey the laws themselves, as functions of operands and tangent or cotangent."""
     for kind, derived in (("vjp", vjp_graph(call.graph(), call.wrt)), ("jvp", jvp_graph(call.graph(), call.wrt))):
         given = active_arrays(call.arrays, call.wrt) if kind == "jvp" else evaluate(call.graph(), *call.arrays)
         args = [*call.arrays, *random_tangents(rng, given)]
         wrt = (*call.wrt, *[x.dtype.kind in "fcV" for x in given])
-        check_jvp(derived, args, wrt, rng, f"the {kind} of {call}")
+        check_jvp(derived, args, wrt, rng, f"the {kind} of {call}", wide=wide)
         check_adjoint(derived, args, wrt, rng, f"the {kind} of {call}")
 
 

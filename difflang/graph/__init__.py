@@ -12,16 +12,24 @@ from difflang.graph.dataflow_machine import DataflowMachine
 from difflang.graph.graph_passes import GraphPass, graph_pass, passes
 from difflang.graph.graph_view import Equation, Value
 from difflang.graph.new_graph import build
+from difflang.graph.op_registry.declare_op import DeclaredOp, array_type, op
+from difflang.graph.op_registry.op_laws import LawResult, OpReport, check_op
 
 __all__ = [
     "DataflowMachine",
+    "DeclaredOp",
     "Equation",
     "Graph",
     "GraphBuilder",
     "GraphPass",
+    "LawResult",
+    "OpReport",
     "Value",
+    "array_type",
     "build",
+    "check_op",
     "graph_pass",
+    "op",
     "parse",
     "passes",
 ]

@@ -21,6 +21,7 @@ from difflang.base.package_data import PACKAGE_FOLDER, data_folder
 from difflang.base.private_cache import private_subfolder, read_entry, write_entry
 from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.module_imports import ModuleFile
+from difflang.ir.op import OPS
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names
 from difflang.types.module_scope import HostVars
@@ -78,12 +79,14 @@ def own_files(checked: CheckedProgram, path: Path | None) -> dict[CheckedProgram
 
 
 def rules_to_verify(program: CheckedProgram) -> Iterator[tree.Rule]:
-    """The rules of a file, except those with `@unchecked` and of functions of Python that are not bound."""
+    """The rules of a file, except those with `@unchecked` and of functions of Python that are missing."""
     for rule in program.module.rules.values():
         decl = program.module.fns.get(rule.name)
         if decl is None or rule.unchecked:
             continue
-        if not isinstance(decl.body, tree.Foreign) or rule.name in program.module.externs:
+        if not isinstance(decl.body, tree.Foreign) or (
+            rule.name in OPS if decl.body.op else rule.name in program.module.externs
+        ):
             yield rule
 
 

@@ -1,9 +1,10 @@
-"""Calls of `extern fn`, functions bound in Python: one `extern` equation for each call."""
+"""Calls of `extern fn`, functions bound in Python: one `extern` equation for each call. `extern op` has its own."""
 
 from __future__ import annotations
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
+from difflang.elaborate.calls.extern_op_calls import call_extern_op
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext, elaborates
 from difflang.elaborate.terms import Term, leaves, term_from_leaves, type_of
@@ -52,7 +53,9 @@ def call_extern(
     span: Span,
 ) -> Term:
     """The result of a call. Errors: DL0343 for types that do not exchange with Python, and those of the binding."""
-    assert decl.result is not None
+    assert decl.result is not None and isinstance(decl.body, tree.Foreign)
+    if decl.body.op:
+        return call_extern_op(cx, decl, terms, annotations, span)
     result = annotations.type(decl.result)
     types = {name: prune_type(type_of(term)) for name, term in terms.items()}
     check_exchange_types(decl, types, result)

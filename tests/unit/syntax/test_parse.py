@@ -106,7 +106,7 @@ def test_expressions(text: str, expected: object) -> None:
          ("Enum", "E", (("Generic", "T", None),), (("Variant", "A", (("Field", "x", ("TypeName", ("T",)), None),)),
                                                   ("Variant", "B", ())), False, None)),
         ("extern fn f(x: f32) -> f32",
-         ("Fn", "f", (), (("Param", "x", ("TypeName", ("f32",)), None),), ("TypeName", ("f32",)), (), ("Foreign", "f"),
+         ("Fn", "f", (), (("Param", "x", ("TypeName", ("f32",)), None),), ("TypeName", ("f32",)), (), ("Foreign", "f", False),
           False, False, None, ())),
         ("rule f(x) by implicit g", ("Rule", "f", (("Param", "x", None, None),), "implicit", ("Name", "g"), None, ())),
         ("rule f by inverse g", ("Rule", "f", (), "inverse", ("Name", "g"), None, ())),
