@@ -35,16 +35,17 @@ from difflang.cli.options_and_reports import (
     argument_types_option,
     check_program_file,
     checking_options,
+    common_options,
     device_option,
     exit_on_error,
     float_option,
-    full_traceback,
     load_source,
     machine_options,
     memory_budget_option,
     name_stdin,
     no_cache,
     parse_pairs,
+    plugin_option,
     print_diagnostics,
     program_with_arguments,
     program_words,
@@ -61,7 +62,7 @@ COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "compare": "compare", "completions": "new_and_completions",
     "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
     "export": "export_and_stubs", "fmt": "fmt", "kernel": "servers", "lsp": "servers", "new": "new_and_completions",
-    "partition": "partition", "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs",
+    "ops": "ops", "partition": "partition", "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs",
     "test": "tests_and_benchmarks", "trace": "derive_and_trace", "viz": "viz", "worker": "dataflow",
 }  # fmt: skip
 
@@ -173,7 +174,7 @@ def main() -> None:
 )
 @no_cache
 @search_path
-@full_traceback
+@common_options
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
     devices: int | None, place: str | None, parallel_iterations: int | None, processes: bool, hosts: str | None,
@@ -225,6 +226,7 @@ def run(
 @machine_options
 @memory_budget_option
 @float_option
+@plugin_option
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str | None, after: str | None, argument_types: tuple[str, ...],
@@ -274,7 +276,7 @@ def emit(
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as data.")
 @no_cache
 @search_path
-@full_traceback
+@common_options
 def check_grad(
     program: str, words: tuple[str, ...], sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int,
     directions: int, seed: int, engine: str, default_float: str | None, as_json: bool, folders: tuple[Path, ...],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -144,7 +146,42 @@ full_traceback = click.option(
 )
 
 
+def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
+    """Import modules that declare ops or passes, as `python -m` finds them. Exits with 1 if one raises an error."""
+    for name in names:
+        sys.path.insert(0, os.getcwd())
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise click.BadParameter(f"`{name}` needs the module `{error.name}`", ctx, param) from None
+            raise click.BadParameter(f"there is no module `{name}` here or among the packages", ctx, param) from None
+        except DifflangError as error:
+            print_diagnostics(error.diagnostics)
+            sys.exit(1)
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error}"
+            raise click.BadParameter(f"`{name}` raised {what} ({at.filename}:{at.lineno})", ctx, param) from error
+        finally:
+            sys.path.remove(os.getcwd())
+
+
+plugin_option = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="MODULE",
+    expose_value=False,
+    callback=import_plugins,
+    help="First import a module of Python, which declares ops or passes.",
+)
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def common_options(command: Command) -> Command:
+    """The options of a command that works on programs."""
+    return plugin_option(full_traceback(command))
 
 
 def program_with_arguments(command: Command) -> Command:
@@ -165,7 +202,7 @@ def machine_options(command: Command) -> Command:
 
 def checking_options(command: Command) -> Command:
     """The options of a command that checks a program."""
-    return float_option(search_path(full_traceback(command)))
+    return float_option(search_path(common_options(command)))
 
 
 def configure_compile_cache(ctx: click.Context, _: click.Parameter, afresh: bool) -> None:

@@ -57,7 +57,7 @@ class OpCall(Struct, frozen=True):
         return f"{self.op}({', '.join(map(str, self.types))}){f' {self.attrs}' if self.attrs else ''}"
 
     @property
-    def types(self) -> list[Type]:
+    def types(self) -> list[Tensor]:
         return [Tensor(DTYPE_OF[x.dtype], x.shape) for x in self.arrays]
 
     @property
@@ -143,7 +143,7 @@ def draw_array(
 ) -> Array:
     if isinstance(within, GradedMatrices):
         small = rng.uniform(-within.width, within.width, shape)
-        return (small + np.eye(*shape[-2:]) * np.arange(1.0, shape[-1] + 1)).astype(numpy_dtype(dtype))
+        return (small + np.eye(shape[-2], shape[-1]) * np.arange(1.0, shape[-1] + 1)).astype(numpy_dtype(dtype))
     if dtype.kind == "bool":
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.is_integer:
@@ -153,8 +153,9 @@ def draw_array(
     for point in within.avoid:
         numbers = np.where(np.abs(numbers - point) < 0.1, point + 0.2, numbers)
     if dtype.kind == "complex":  # in every quadrant, as far from both axes as the interval is from 0
-        parts = numbers, rng.uniform(within.low, within.high, shape)
-        numbers = sum(unit * part * rng.choice([-1.0, 1.0], shape) for unit, part in zip((1, 1j), parts, strict=True))
+        imaginary = rng.uniform(within.low, within.high, shape)
+        numbers = numbers * rng.choice([-1.0, 1.0], shape)
+        numbers = np.asarray(numbers + 1j * imaginary * rng.choice([-1.0, 1.0], shape))
     return numbers.astype(numpy_dtype(dtype))
 
 

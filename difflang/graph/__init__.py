@@ -14,6 +14,7 @@ from difflang.graph.graph_view import Equation, Value
 from difflang.graph.new_graph import build
 from difflang.graph.op_registry.declare_op import DeclaredOp, array_type, op
 from difflang.graph.op_registry.op_laws import LawResult, OpReport, check_op
+from difflang.graph.op_registry.op_page import OpPage, ops
 
 __all__ = [
     "DataflowMachine",
@@ -23,6 +24,7 @@ __all__ = [
     "GraphBuilder",
     "GraphPass",
     "LawResult",
+    "OpPage",
     "OpReport",
     "Value",
     "array_type",
@@ -30,6 +32,7 @@ __all__ = [
     "check_op",
     "graph_pass",
     "op",
+    "ops",
     "parse",
     "passes",
 ]

@@ -16,13 +16,20 @@ import numpy as np
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.base.wording import with_article
-from difflang.graph.builder_attributes import attribute_for, attribute_names, number_for, type_from_spec
+from difflang.graph.builder_attributes import (
+    attribute_for,
+    attribute_names,
+    number_for,
+    size_from_text,
+    type_from_spec,
+)
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.graph_view import Equation, GraphView, Value
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.graph import Value as IrValue
 from difflang.ir.op import OPS, Op, TypeMismatch
+from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ir.verify import TYPE_RULE_ERRORS
 from difflang.ops.arrays.constants import array_constant
@@ -73,19 +80,23 @@ class GraphBuilder:
     def const(self, value: Any, type: str | Value | None = None) -> Value:
         """A constant: a NumPy array, or a number of a type, which is that of a value if one is passed.
 
+        A text is a size, such as `n` or what `x.shape` gives: `b.const(x.shape[0], y)`.
         Errors: DL1205 for a number that the type does not hold, DL1210 for a number without a type.
         """
         self.require_open()
         if isinstance(value, (np.ndarray, np.generic)) and type is None:
             return self.array(np.asarray(value))
-        if not isinstance(value, (bool, int, float, complex, np.generic)):
+        if isinstance(value, str):
+            value = size_from_text(value)
+        elif not isinstance(value, (bool, int, float, complex, np.generic)):
             way = "an array of NumPy is one without a type: `b.const(np.array([1.0, 2.0]))`"
             what = with_article(value.__class__.__name__)
             raise graph_error("DL1205", f"{what} is not a number for a constant", help=way)
         if type is None:
             raise graph_error("DL1210", f"the constant {value!r} has no type", help=f'write `b.const({value}, "f64")`')
         wanted = type.ir.type if isinstance(type, Value) else type_from_spec(type)
-        return Value(self.home.const(number_for(value, wanted), wanted), self)
+        number = value if isinstance(value, Poly) else number_for(value, wanted)
+        return Value(self.home.one("const", value=number, type=wanted), self)
 
     def array(self, numbers: np.ndarray[Any, Any]) -> Value:
         dtype = DTYPE_BY_NUMPY.get(numbers.dtype)

@@ -14,6 +14,7 @@ from difflang.base.wording import with_article
 from difflang.graph.graph_errors import graph_error
 from difflang.ir.graph import Attr
 from difflang.ir.op import Op
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
 from difflang.ir.text_parser import dim_from_text, type_from_text
 from difflang.runtime.argument_conversion import DTYPE_BY_NUMPY
@@ -40,6 +41,16 @@ def type_from_spec(spec: Any) -> Type:
         what = with_article(type(spec).__name__)
         raise graph_error("DL1210", f"{what} does not say a type", help="pass a text such as `f64[3]`, or an array")
     return Tensor(known, tuple(cast(tuple[int, ...], shape)))
+
+
+def size_from_text(text: str) -> Dim:
+    """A size that a text describes, `n` or `2*n + 1`. Errors: DL1205 for any other text."""
+    try:
+        return dim_from_text(text)
+    except DifflangError:
+        raise graph_error(
+            "DL1205", f"`{text}` is not a size", help="a size is `n` or `2*n`, as types have it"
+        ) from None
 
 
 def number_for(value: Any, type: Type) -> complex:

@@ -13,10 +13,10 @@ import click
 from difflang.base.process_termination import restore_default_sigint
 from difflang.cli.options_and_reports import (
     FLOATS,
+    common_options,
     device_option,
     engine_option,
     exit_on_error,
-    full_traceback,
     load_source,
     no_cache,
     search_path,
@@ -32,7 +32,7 @@ from difflang.cli.options_and_reports import (
 @click.option("--float", "default_float", type=FLOATS, default="f32", help="Default type of float literals.")
 @no_cache
 @search_path
-@full_traceback
+@common_options
 def repl(
     file: str | None, engine: Any, device: str | None, seed: int, default_float: str, folders: tuple[Path, ...]
 ) -> None:

@@ -21,9 +21,9 @@ from difflang.cli.diagnostic_formats import Finding, diagnostic_finding, format_
 from difflang.cli.options_and_reports import (
     ENGINES,
     WholeNumber,
+    common_options,
     device_option,
     float_option,
-    full_traceback,
     no_cache,
     print_diagnostics,
     search_path,
@@ -79,7 +79,7 @@ def run_options(
 @ALLOW
 @no_cache
 @search_path
-@full_traceback
+@common_options
 def test(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
     as_json: bool, form: str, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
@@ -281,7 +281,7 @@ def format_seconds(took: float) -> str:
 @float_option
 @ALLOW
 @search_path
-@full_traceback
+@common_options
 def bench(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, budget: float, as_json: bool, compare: Path | None,
     engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],

@@ -1,6 +1,7 @@
 """Calls of `extern op`: one equation with that op of the registry. Parameters that are `dim` or `str` are attributes.
 
-The declaration is what a program is checked with, so `check` needs no Python; where the op is known, both types must agree.
+The declaration is what a program is checked with, so `check` needs no Python; where the op is known, both types must
+agree.
 """
 
 from __future__ import annotations
@@ -121,6 +122,4 @@ def undeclared_op_error(decl: tree.Fn, span: Span) -> DifflangError:
     way = "import the module that declares it with `dg.op`; on the command line, `--plugin MODULE`"
     help = f"{way}; or did you mean `{near}`?" if near else way
     message = f"no op `{decl.name}` is declared"
-    return make_error(
-        "DL1272", message, (span, "called here"), (decl.name_span, "the program names it here"), help=help
-    )
+    return make_error("DL1272", message, (span, "called here"), (decl.name_span, "named here"), help=help)

@@ -55,7 +55,7 @@ def call_rule(name: str, rule: str, function: UserFunction, arrays: Sequence[Arr
         return function(*arrays, **attrs)
     except DifflangError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever a function of the user raises
         first = next(iter(str(error).splitlines()), "")
         problem = f"raised {error.__class__.__name__}{': ' if first else ''}{first}"
         given = ", ".join([f"{x.dtype}{list(x.shape)}" for x in arrays])

@@ -1,12 +1,13 @@
-"""`op` declares an op from Python: a type, a reference in NumPy, a lowering in JAX, and its derivative or why it has none.
+"""`op` declares an op from Python: its type, a reference in NumPy, a lowering in JAX, and its derivative if it has one.
 
-It becomes an `Op` of the registry, like those of `difflang.ops`: programs, graphs, passes and both engines treat it alike.
+It becomes an `Op` of the registry, like those of `difflang.ops`: programs, graphs, passes and engines treat it alike.
 """
 
 from __future__ import annotations
 
 import inspect
 import keyword
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -50,6 +51,7 @@ class DeclaredOp(Struct, frozen=True, eq=False):
     operands: tuple[str, ...]
     attributes: tuple[str, ...]
     signature: OpSignature | None  # None where its type is a function
+    module: str  # of Python, that declares it
 
     @property
     def name(self) -> str:
@@ -95,8 +97,8 @@ def op(
     the operands, with attributes as keywords. An `elementwise` op needs none: all operands and the result have one
     type, of any floats.
 
-    `reference` and `lower` take the operands, and attributes as keywords: NumPy arrays, and arrays of JAX under a trace.
-    `reference` is the meaning of the op. `lower_cpu` replaces `lower` on the CPU.
+    `reference` is the meaning of the op, a function of NumPy arrays; `lower` is traced with arrays of JAX. Both take
+    the operands, and attributes as keywords. `lower_cpu` replaces `lower` on the CPU.
 
     The derivative is one of three. `jvp` has a rule for each operand, `(b, dx, y, *operands)`, linear in the tangent
     `dx`, where `b` builds its equations and `y` is the result, of several results the tuple. `transpose` says that the
@@ -136,7 +138,8 @@ def op(
         else checked_lowering(name, "lowering for the CPU", lower_cpu, results),
     )
     OPS[name] = new
-    DECLARED[name] = found = DeclaredOp(new, names, attributes, signature)
+    module = sys._getframe(1).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    DECLARED[name] = found = DeclaredOp(new, names, attributes, signature, module)
     return found
 
 
@@ -218,7 +221,7 @@ def result_type(name: str, given: Any) -> Type:
 
 def array_type(dtype: str, shape: Sequence[Any]) -> Tensor:
     """The type of an array, for type rules: `array_type("i32", x.shape)`. Errors: DL1210."""
-    found: DType | None = DTYPES.get(dtype) if isinstance(dtype, str) else dtype  # pyright: ignore
+    found: DType | None = DTYPES.get(dtype) if isinstance(dtype, str) else dtype  # pyright: ignore[reportUnnecessaryIsInstance]
     if found is None:
         raise graph_error("DL1210", f"there is no element type `{dtype}`", help=suggestion(str(dtype), DTYPES))
     return Tensor(found, tuple(shape))

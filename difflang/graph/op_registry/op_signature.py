@@ -119,7 +119,7 @@ class OpSignature(Struct, frozen=True, eq=False):
             resolver = self.resolver(Unifier(), {**open_types, **numbers, **dict.fromkeys(self.shape_names(), shape)})
             types = [require_array(resolver.type(p.type)) for p in self.operands if p.type is not None]
             attrs = {p.name: numbers[p.name] for p in self.attributes}
-            found.append(([t for t in types if isinstance(t, Tensor)], attrs))
+            found.append((types, attrs))
         return found
 
     def size_names(self) -> list[str]:

@@ -1,8 +1,8 @@
 """Derivative and batching rules over the graph builder, as the compiler calls them: on values of its own graphs.
 
-Such a rule is run once for each list of types, in a graph of its own, which is verified: its type, and that it is linear
-in the tangent or cotangent. A use copies its equations, each to where its operands are defined. So a mistake in a rule is
-found before the compiler sees it, and reverse mode and all further orders follow from the equations.
+Such a rule is run once for each list of types, in a graph of its own, which is verified: its type, and that it is
+linear in the tangent or cotangent. A use copies its equations, each to where its operands are defined. So a mistake in
+a rule is found before the compiler sees it, and reverse mode and all further orders follow from the equations.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class GraphRule:
         except DifflangError as error:
             first = error.diagnostics[0]
             self.fail(f"failed: {first.message}", span, "\n".join(first.helps), cause=error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever a rule of the user raises
             self.fail(f"failed: {error.__class__.__name__}: {error}", span, self.usage(), cause=error)
         return tuple(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else (found,)
 
