@@ -34,13 +34,14 @@ INFIX = ("and", "else", "if", "in", "or", "with")  # these follow an operand, so
 BRACKETS = frozenset("()[]{},.:")
 
 # What follows a contextual word and makes it one: `operand` begins an expression, `clause` may do so on the next line.
+# The second word of `extern op` is a part of the same terminal, and has a rule of its own: `op` is a name elsewhere.
 FOLLOWED = {
     "DEFAULT_FLOAT": ("float", "dtype"),
     "HOST": ("host", "fn"),
     "_AS": ("as", "name"),
     "_BENCH": ("bench", "quote"),
     "_BY": ("by", "operand"),
-    "_EXTERN": ("extern", "fn"),
+    "EXTERN": ("extern", "extern"),
     "_LINEAR": ("linear", "bar"),
     "_SAVE": ("save", "name"),
     "_TEST": ("test", "quote"),
@@ -115,6 +116,7 @@ def follows(kind: str) -> str:
         "operand": rf"(?={operand})",
         "clause": rf"(?={operand}|[ \t]*$)",
         "fn": r"(?=[ \t]+fn\b)",
+        "extern": r"(?=[ \t]+(?:fn|op)\b)",
         "bar": r"(?=[ \t]*\|(?!>))",
         "quote": r"(?=[ \t]*\")",
         "dtype": r"(?=[ \t]+(?:bf16|f16|f32|f64)\b)",
@@ -170,6 +172,7 @@ def vim(text: str, found: Words) -> str:
         "operand": operand,
         "clause": rf"{operand}|[ \t]*$",
         "fn": r"[ \t]+fn>",
+        "extern": r"[ \t]+%(fn|op)>",
         "bar": r"[ \t]*\|\>@!",
         "quote": r'[ \t]*"',
         "dtype": r"[ \t]+%(bf16|f16|f32|f64)>",
@@ -195,6 +198,7 @@ def emacs(text: str, found: Words) -> str:
         "operand": operand,
         "clause": rf"{operand}\|[ \t]*$",
         "fn": r"[ \t]+fn\_>",
+        "extern": r"[ \t]+\(?:fn\|op\)\_>",
         "bar": r"[ \t]*|\(?:[^>]\|$\)",
         "quote": r'[ \t]*"',
         "dtype": r"[ \t]+\(?:bf16\|f16\|f32\|f64\)\_>",

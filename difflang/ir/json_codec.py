@@ -43,6 +43,12 @@ def graph_from_json(text: str, sources: Sequence[Source] | None = None) -> Graph
     return GraphDecoder(sources).whole(data)
 
 
+def undeclared_op(name: str) -> DifflangError:
+    """The error of a graph with an op that is not in the registry."""
+    way = "if a module of Python declares it with `dg.op`, import that first"
+    return DifflangError(Diagnostic("DL1272", f"this graph has the op {name!r:.60}, which is not declared", (), (way,)))
+
+
 def fail_malformed(what: str) -> NoReturn:
     raise DifflangError(Diagnostic("DL1204", f"this is not a graph in JSON form: {what}"))
 
@@ -188,7 +194,7 @@ class GraphDecoder:
         name, operands, results, attrs, regions, span = expect_list(data, 6)
         op = OPS.get(RENAMED_OPS.get(name := expect_string(name), name))
         if op is None:
-            fail_malformed(f"there is no op called {name!r:.40}")
+            raise undeclared_op(name)
         if not isinstance(attrs, dict):
             fail_malformed("attributes are not an object")
         old = RENAMED_ATTRS.get(op.name, {})

@@ -200,7 +200,8 @@ class IrTextParser:
         at = self.at
         op = OPS.get(self.take("word", "an op"))
         if op is None:
-            self.fail(f"there is no op called `{self.tokens[at][1]}`", at)
+            way = "; if a module of Python declares it, import that first"
+            self.fail(f"there is no op called `{self.tokens[at][1]}`{way}", at)
         operands = self.operands(scope)
         attrs = self.attrs() if self.skip("{") else {}
         regions: list[Graph] = []

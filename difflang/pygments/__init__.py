@@ -35,7 +35,7 @@ class DifflangLexer(RegexLexer):
             (r"^([ \t]*)(@)(" + _NAME + ")", bygroups(Whitespace, Name.Decorator, Name.Decorator)),
             (r"##.*", Comment.Special),
             (r"#.*", Comment.Single),
-            (r"\b(fn|record|enum|rule)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
+            (r"\b(fn|record|enum|rule|(?<=extern )op)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
             *((pattern, Keyword) for pattern in keyword_lists.CONTEXTUAL_KEYWORDS),
             (r"(?<=[\w)\]'][ \t])(?:max|min)=(?!=)", Operator),
             (r"(?<=[ \t])-o(?=[ \t]+[\w(])", Operator),

@@ -46,11 +46,11 @@ CONSTANTS = split_words("""
 """)
 CONTEXTUAL_KEYWORDS = (
     r"""\bfloat(?=[ \t]+(?:bf16|f16|f32|f64)\b)""",
+    r"""\bextern(?=[ \t]+(?:fn|op)\b)""",
     r"""\bhost(?=[ \t]+fn\b)""",
     r"""\bas(?=[ \t]+(?!(?:and|else|if|in|or|with)\b)[^\W\d])""",
     r"""\bbench(?=[ \t]*\")""",
     r"""\bby(?=[ \t]+(?!(?:and|else|if|in|or|with)\b)[\w(\[|\"]|[ \t]+-\w)""",
-    r"""\bextern(?=[ \t]+fn\b)""",
     r"""\blinear(?=[ \t]*\|(?!>))""",
     r"""\bsave(?=[ \t]+(?!(?:and|else|if|in|or|with)\b)[^\W\d])""",
     r"""\btest(?=[ \t]*\")""",

@@ -76,11 +76,11 @@
 
 (defconst difflang--contextual
   '(("float" . "[ \\t]+\\(?:bf16\\|f16\\|f32\\|f64\\)\\_>")
+    ("extern" . "[ \\t]+\\(?:fn\\|op\\)\\_>")
     ("host" . "[ \\t]+fn\\_>")
     ("as" . "[ \\t]+[[:alpha:]_]")
     ("bench" . "[ \\t]*\"")
     ("by" . "[ \\t]+\\(?:[[:alnum:]_([|\"]\\|-[[:alnum:]_]\\)")
-    ("extern" . "[ \\t]+fn\\_>")
     ("linear" . "[ \\t]*|\\(?:[^>]\\|$\\)")
     ("save" . "[ \\t]+[[:alpha:]_]")
     ("test" . "[ \\t]*\"")
@@ -136,6 +136,7 @@ Group 1 is the expression with its braces."
                t))
     (difflang--hole (0 (if (match-beginning 1) 'font-lock-variable-name-face 'font-lock-escape-face) t))
     ("^[ \t]*\\(@\\(?:\\w\\|_\\)+\\)" 1 'font-lock-preprocessor-face)
+    ("\\<extern[ \t]+\\(op\\)[ \t]+\\(\\w+\\)" (1 'font-lock-keyword-face) (2 'font-lock-function-name-face))
     ("\\<\\(fn\\|record\\|enum\\|rule\\)[ \t]+\\(\\w+\\)" (1 'font-lock-keyword-face) (2 'font-lock-function-name-face))
     (difflang--contextual 1 'font-lock-keyword-face)
     ("[[:alnum:]_)'][ \t]\\(\\(?:max\\|min\\)=\\)\\(?:[^=]\\|$\\)" 1 'font-lock-operator-face)

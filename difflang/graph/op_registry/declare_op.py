@@ -38,6 +38,7 @@ from difflang.graph.op_registry.op_signature import (
 )
 from difflang.graph.op_registry.rule_graphs import UserRule, batch_rule_of
 from difflang.graph.value_operators import apply_operator
+from difflang.ir.json_codec import RENAMED_OPS
 from difflang.ir.op import OPS, Derivative, Inactive, Op, OperandRules, TypeRule, TypeSolver
 from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
 
@@ -150,7 +151,7 @@ def check_name(name: Any, replace: bool) -> None:
     """Errors: DL1270 for what is no name, is one of the package or of the builder, or is declared already."""
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise graph_error("DL1270", f"{name!r:.60} is no name for an op", help="write it like a function: `swish`")
-    if name in OPS and name not in DECLARED:
+    if (name in OPS and name not in DECLARED) or name in RENAMED_OPS:
         raise graph_error("DL1270", f"the package has an op `{name}`", help="choose another name")
     if hasattr(GraphBuilder, name) or name in RESERVED:
         raise graph_error("DL1270", f"`{name}` is a part of every builder of graphs", help="choose another name")

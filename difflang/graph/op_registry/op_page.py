@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from inspect import Parameter, signature
 from typing import Any, get_args
 
@@ -65,8 +66,14 @@ class OpPage(Struct, frozen=True):
             ("in programs", self.declaration),
         ]
         width = max(len(label) for label, _ in rows)
-        lines = [f"  {label:<{width}}  {text}" for label, text in rows if text]
-        return "\n".join([self.name, "", f"  {self.doc}", "", *lines])
+        lines = [wrapped(text, f"  {label:<{width}}  ", width + 4) for label, text in rows if text]
+        return "\n".join([self.name, "", wrapped(self.doc, "  ", 2), "", *lines])
+
+
+def wrapped(text: str, first: str, indent: int) -> str:
+    return textwrap.fill(
+        text, 110, initial_indent=first, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def ops() -> tuple[OpPage, ...]:

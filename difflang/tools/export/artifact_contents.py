@@ -140,7 +140,10 @@ READ_FAULTS = (
 
 
 def from_bytes(data: bytes) -> ArtifactContents:
-    """Decode a file. Errors: DL1241 if it is not an artifact or is damaged, DL1242 for a newer format."""
+    """Decode a file. Errors: DL1241 if it is not an artifact or is damaged, DL1242 for a newer format.
+
+    DL1272 if it has an op of a user that is not declared here.
+    """
     members = artifact_file.unpack(data)
     about = parse_json(members.get("manifest.json", b""))
     if not isinstance(about, dict) or cast(Json, about).get("format") != FORMAT:
@@ -152,7 +155,7 @@ def from_bytes(data: bytes) -> ArtifactContents:
     try:
         return ArtifactReader(cast(dict[str, Json], about), members).contents()
     except READ_FAULTS as error:
-        if isinstance(error, DifflangError) and error.diagnostics[0].code == "DL1241":
+        if isinstance(error, DifflangError) and error.diagnostics[0].code in ("DL1241", "DL1272"):
             raise
         raise_damaged(error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not match")
 

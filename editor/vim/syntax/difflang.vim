@@ -20,11 +20,11 @@ syn match difflangFunction ~\v<%(fold_in|gamma|gather|gelu|histogram|hypot|ifft|
 syn match difflangFunction ~\v<%(reshape|reverse|rfft|roll|round|save|scan|scatter|shift_left|shift_right|sigmoid|sign|sin|sinc|sinh|slogdet|softmax|softplus|solve|solve_triangular|sort|split|sqrt|stack|std|stop|sum|sum_pool1d|sum_pool2d|sum_pool3d|svd|tan|tanh|tile|top_k|trace|transpose|tril|triu|trunc|uniform|uniform_like|variance|where|write_csv|write_json|write_npy|write_npz|write_safetensors|xlogy|zero|zeros|zeros_like|zip)>['(]@=~
 syn match difflangFunction ~\v<%(deriv|grad|hessian|hvp|jacfwd|jacobian|jacrev|jet|jvp|linearize|value_and_grad|vjp|vmap)>[(\[]@=~
 syn match difflangKeyword ~\v<float>%([ \t]+%(bf16|f16|f32|f64)>)@=~
+syn match difflangKeyword ~\v<extern>%([ \t]+%(fn|op)>)@=~
 syn match difflangKeyword ~\v<host>%([ \t]+fn>)@=~
 syn match difflangKeyword ~\v<as>%([ \t]+%(%(and|else|if|in|or|with)>)@!\k)@=~
 syn match difflangKeyword ~\v<bench>%([ \t]*")@=~
 syn match difflangKeyword ~\v<by>%([ \t]+%(%(and|else|if|in|or|with)>)@![[:alnum:]_(\[|"]|[ \t]+-\k)@=~
-syn match difflangKeyword ~\v<extern>%([ \t]+fn>)@=~
 syn match difflangKeyword ~\v<linear>%([ \t]*\|\>@!)@=~
 syn match difflangKeyword ~\v<save>%([ \t]+%(%(and|else|if|in|or|with)>)@!\k)@=~
 syn match difflangKeyword ~\v<test>%([ \t]*")@=~
@@ -34,7 +34,8 @@ syn match difflangKeyword ~\v<where>%([ \t]+%(%(and|else|if|in|or|with)>)@![[:al
 syn match difflangOperator ~\v%([[:alnum:]_)\]'][ \t])@2<=%(max|min)\=\=@!~
 syn match difflangOperator ~\v[ \t]@1<=-o%([ \t]+[[:alnum:]_(])@=~
 syn match difflangNumber ~\v<\d[0-9_]*%(\.\d[0-9_]*%([eE][+-]?\d+)?j?|[eE][+-]?\d+j?|j)?>~
-syn match difflangName ~\v%(<%(fn|record|enum|rule)[ \t]+)@<=[[:alpha:]_]\k*~
+syn match difflangKeyword ~\v%(<extern[ \t]+)@<=op>~
+syn match difflangName ~\v%(<%(fn|record|enum|rule|extern[ \t]+op)[ \t]+)@<=[[:alpha:]_]\k*~
 syn match difflangAttribute ~\v^\s*\zs\@[[:alpha:]_]\k*~
 syn match difflangComment ~#.*~ contains=@Spell
 syn match difflangDoc ~##.*~ contains=@Spell
