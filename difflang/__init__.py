@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import IndexFailure as IndexFailure
     from difflang.base.errors import LimitError as LimitError
     from difflang.base.errors import NonFiniteError as NonFiniteError
+    from difflang.base.errors import OpLawError as OpLawError
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
     from difflang.base.recently_used import set_program_cache_size as set_program_cache_size
@@ -52,6 +53,7 @@ _EXPORTS = {
                 "GradientMismatch",
                 "LimitError",
                 "NonFiniteError",
+                "OpLawError",
                 "DifflangWarning",
             ),
         ),
@@ -62,8 +64,8 @@ _EXPORTS = {
 __all__ = [
     "ArgumentError", "ArtifactError", "AssertionFailure", "CheckError", "DTypeError", "DataError",
     "DifferentiationError", "DifflangError", "DifflangWarning", "Extern", "Failure", "Function", "GradientMismatch",
-    "IndexFailure", "InternalError", "LimitError", "Module", "NonFiniteError", "ParseError", "ShapeError", "checked",
-    "compile", "define", "extern", "importing", "install_import_hook", "load", "loads",
+    "IndexFailure", "InternalError", "LimitError", "Module", "NonFiniteError", "OpLawError", "ParseError", "ShapeError",
+    "checked", "compile", "define", "extern", "importing", "install_import_hook", "load", "loads",
     "set_program_cache_size",
 ]  # fmt: skip
 

@@ -36,6 +36,7 @@ from hypothesis import settings
 
 import jax_ad_guard
 from support import durations, nightly, quick
+from support.declared_ops import restored_ops
 
 settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes, a busy machine decides
 settings.load_profile("untimed")
@@ -52,6 +53,13 @@ def no_jax_ad() -> Iterator[None]:
 def in_a_hurry() -> Iterator[None]:
     """Most programs of tests are compiled to run once."""
     with quick.installed():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def ops_of_the_package() -> Iterator[None]:
+    """What a test declares is gone after it."""
+    with restored_ops():
         yield
 
 

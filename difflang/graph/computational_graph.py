@@ -101,7 +101,10 @@ class Graph(GraphView):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The graph that `to_json` wrote, equal to it. Errors: DL1204 for any other text; DL1272 for an op that is not declared."""
+        """The graph that `to_json` wrote, equal to it.
+
+        Errors: DL1204 for any other text; DL1272 for an op that is not declared.
+        """
         found = record_from_json(text)
         return cls(found.graph, free_context(found.sites or ()), can_fail=found.sites is not None)
 

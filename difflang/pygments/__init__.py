@@ -12,6 +12,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation
 from difflang.pygments import keyword_lists
 
 _NAME = r"[^\W\d][\w\u0300-\u036f]*"
+_DECLARED = r"\b(fn|record|enum|rule|(?<=extern )op)"
 _NUMBER = r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?j?|[eE][+-]?[0-9]+j?|j)?(?!\w)"
 
 
@@ -35,7 +36,10 @@ class DifflangLexer(RegexLexer):
             (r"^([ \t]*)(@)(" + _NAME + ")", bygroups(Whitespace, Name.Decorator, Name.Decorator)),
             (r"##.*", Comment.Special),
             (r"#.*", Comment.Single),
-            (r"\b(fn|record|enum|rule|(?<=extern )op)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
+            (
+                r"\b(fn|record|enum|rule|(?<=extern )op)([ \t]+)(" + _NAME + ")",
+                bygroups(Keyword, Whitespace, Name.Function),
+            ),
             *((pattern, Keyword) for pattern in keyword_lists.CONTEXTUAL_KEYWORDS),
             (r"(?<=[\w)\]'][ \t])(?:max|min)=(?!=)", Operator),
             (r"(?<=[ \t])-o(?=[ \t]+[\w(])", Operator),

@@ -180,7 +180,8 @@ def declared_signature(decl: tree.Fn) -> str:
     generics = ", ".join(g.span.text for g in decl.generics)
     params = ", ".join(p.span.text for p in decl.params)
     result = f" -> {decl.result.span.text}" if decl.result is not None else ""
-    return f"fn {decl.name}{f'[{generics}]' if generics else ''}({params}){result}"
+    word = ("extern op" if decl.body.op else "extern fn") if isinstance(decl.body, tree.Foreign) else "fn"
+    return f"{word} {decl.name}{f'[{generics}]' if generics else ''}({params}){result}"
 
 
 EFFECTS = {

@@ -2,10 +2,10 @@
 
 A `dfl` block is a program: checked and run, as if it stood beside the examples. `dfl continue` goes on from the last
 block that ran, `dfl name.dfl` is also a file that the programs and commands below it in its document find. A `python`
-block runs (and `python continue` goes on). A `sh` block is a list of commands; those that begin with `difflang` run in
-process. The next block, if it is a `text` block, is what the block above it prints, long numbers to one unit in their
-last digit; a block without one prints nothing, and nothing is reported of it; of commands without one only their
-success counts.
+block runs (and `python continue` goes on), `python name.py` is also a module for the commands below it. A `sh` block is
+a list of commands; those that begin with `difflang` run in process. The next block, if it is a `text` block, is what
+the block above it prints, long numbers to one unit in their last digit; a block without one prints nothing, and nothing
+is reported of it; of commands without one only their success counts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from difflang.driver.run_program import run_program as run_checked
 from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import same_output
 from difflang.tools.verify_rules import verify_rules
+from support.declared_ops import restored_ops
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
@@ -110,6 +111,8 @@ def write_files(above: list[Block], folder: Path) -> Path:
     for block in above:
         if block.language == "dfl" and block.file != "example.dfl":
             (folder / block.file).write_text(block.before + block.text, encoding="utf-8")
+        if block.language == "python" and block.options and block.options[0].endswith(".py"):
+            (folder / block.options[0]).write_text(block.text, encoding="utf-8")
     return folder
 
 
@@ -157,7 +160,7 @@ def python_output(text: str, folder: Path) -> str:
     path = folder / "block.py"
     path.write_text(text, encoding="utf-8")
     shown = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(shown):
+    with contextlib.chdir(folder), contextlib.redirect_stdout(shown), restored_ops():
         runpy.run_path(str(path))
     return shown.getvalue()
 

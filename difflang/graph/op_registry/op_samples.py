@@ -15,7 +15,7 @@ from difflang.graph.builder_attributes import type_from_spec
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.op_registry.op_signature import OpSignature, element_name
 from difflang.ir.graph import Attr
-from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.ops.op_factories import DrawnOperand, FixedOperand, OpExample, UniformSamples
 from difflang.runtime.argument_conversion import DTYPE_BY_NUMPY
 
@@ -89,22 +89,25 @@ def read_example(
         raise graph_error("DL1270", message, help=suggestion(str(unknown[0]), wanted))
     if missing := [n for n in wanted if n not in named]:
         raise graph_error("DL1270", f"an example of `{name}` lacks `{missing[0]}`")
-    generic = {p.name for p in signature.operands if element_name(p.type) not in DTYPES} if signature else set[str]()
+    declared = {p.name: DTYPES.get(element_name(p.type)) for p in signature.operands} if signature else {}
     attrs: dict[str, Attr] = {n: named[n] for n in attributes}
-    return OpExample(tuple([read_operand(name, n, named[n], n in generic) for n in operands]), attrs)
+    made = [read_operand(name, n, named[n], declared.get(n), generic=n in declared) for n in operands]
+    return OpExample(tuple(made), attrs)
 
 
-def read_operand(name: str, operand: str, given: Any, generic: bool) -> DrawnOperand | FixedOperand:
-    """An operand of an example; one of a generic element type takes the one under test."""
+def read_operand(
+    name: str, operand: str, given: Any, declared: DType | None, *, generic: bool
+) -> DrawnOperand | FixedOperand:
+    """An operand of an example, in its declared element type; one of a generic element type takes that under test."""
     if isinstance(given, str):
         type = type_from_spec(given)
         if not isinstance(type, Tensor) or not all(isinstance(n, int) for n in type.shape):
             raise graph_error("DL1270", f"`{operand}` of an example of `{name}` has no shape of numbers: {given}")
         shape = tuple([n for n in type.shape if isinstance(n, int)])
-        return DrawnOperand(shape, None, None if generic else type.dtype)
+        return DrawnOperand(shape, None, declared if generic else type.dtype)
     array = np.asarray(given)
     dtype = DTYPE_BY_NUMPY.get(array.dtype)
     if dtype is None:
         message = f"`{operand}` of an example of `{name}` is {given!r:.40}, not an array or a type"
         raise graph_error("DL1270", message, help=f"`samples` is {FORMS}")
-    return FixedOperand(array.tolist(), None if generic else dtype)
+    return FixedOperand(array.tolist(), declared if generic else dtype)

@@ -30,8 +30,10 @@ from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import Unifier
 
 EXAMPLE = '`"[T: float](x: T[n, m], w: T[m]) -> T[n]"`'
-# Sizes and ranks for samples: distinct ones, so that no two agree by accident, then ones.
-SAMPLE_SIZES = ((3, 2, 4, 5), (1, 1, 1, 1))
+# Sizes and ranks for samples: distinct sizes, so that no two agree by accident, then ones. Attributes that are sizes,
+# those of a window or the like, are smaller.
+SAMPLE_SIZES = ((5, 3, 4, 6), (1, 1, 1, 1))
+SAMPLE_ATTRIBUTES = (2, 1)
 SAMPLE_SHAPES = ((3,), (2, 1))
 ELEMENTWISE_SHAPES = ((3,), (), (2, 1), (0, 2))
 
@@ -114,8 +116,11 @@ class OpSignature(Struct, frozen=True, eq=False):
         open_types = dict.fromkeys(self.generics, DTYPES["f64"])
         found: list[tuple[list[Tensor], dict[str, Attr]]] = []
         shapes = ELEMENTWISE_SHAPES if elementwise else SAMPLE_SHAPES
-        for sizes, shape in zip(cycle(SAMPLE_SIZES), shapes, strict=False):
-            numbers = dict(zip(self.size_names(), chain(sizes, count(sizes[-1])), strict=False))
+        attributes = [p.name for p in self.attributes]
+        for sizes, attribute, shape in zip(cycle(SAMPLE_SIZES), cycle(SAMPLE_ATTRIBUTES), shapes, strict=False):
+            numbers = dict.fromkeys(attributes, attribute)
+            lone = [n for n in self.size_names() if n not in attributes]
+            numbers |= dict(zip(lone, chain(sizes, count(sizes[-1])), strict=False))
             resolver = self.resolver(Unifier(), {**open_types, **numbers, **dict.fromkeys(self.shape_names(), shape)})
             types = [require_array(resolver.type(p.type)) for p in self.operands if p.type is not None]
             attrs = {p.name: numbers[p.name] for p in self.attributes}
