@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from inspect import signature
 from operator import mul
 from typing import TypeVar
 
 from difflang.ad.powers_of_roots import RootPower, powers_of_roots, to_power
-from difflang.base.diagnostics import InternalError
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import MaybeValue
@@ -190,8 +191,20 @@ def find_operand_rule(rules: Sequence[Rule | None], i: int) -> Rule | None:
 def operand_rule(eqn: Eqn, rules: Sequence[Rule | None], i: int) -> Rule:
     rule = find_operand_rule(rules, i)
     if rule is None:
+        if eqn.op.module:
+            raise missing_rule_error(eqn, i)
         raise InternalError(f"{eqn.op} has no derivative in operand {i}, which has a tangent")
     return rule
+
+
+def missing_rule_error(eqn: Eqn, i: int) -> DifflangError:
+    """The error of a derivative in an operand for which a user declared no rule. Errors: DL0413."""
+    name = list(signature(eqn.op.type).parameters)[1 + i]
+    message = f"the op `{eqn.op}` has no derivative in `{name}`"
+    way = f"declare its rule, or write `stop(…)` around `{name}` if it should not contribute"
+    return DifflangError(
+        Diagnostic("DL0413", message, (Label(eqn.span, "a derivative goes through this call"),), (way,))
+    )
 
 
 def add_terms(total: list[MaybeValue], term: MaybeValue | Sequence[MaybeValue]) -> list[MaybeValue]:

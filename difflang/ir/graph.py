@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.tensor_types import Type
 
@@ -121,6 +123,14 @@ class Eqn(Struct, frozen=True, eq=False):
         if new == self.regions:
             return self
         return Eqn(self.op, self.operands, self.results, self.attrs, new, self.span)
+
+
+def with_eqn_span(error: DifflangError, eqn: Eqn) -> DifflangError:
+    """The same error, at the equation's span, unless it already has a label."""
+    if eqn.span is NO_SPAN:
+        return error
+    label = (Label(eqn.span),)
+    return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])
 
 
 class Graph:

@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # pyright: ignore  teaches NumPy the name bfloat16
 import numpy as np
 
-from difflang.base.diagnostics import InternalError
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.base.diagnostics import DifflangError, InternalError
+from difflang.ir.graph import Eqn, Graph, Value, with_eqn_span
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor, Type, numpy_dtype
 
@@ -94,7 +94,11 @@ def run_equations(
         raise InternalError(f"{graph.name or 'a graph'} takes {len(graph.params)} arguments, not {len(arrays)}")
     env: dict[Value, Array] = {p: check_array(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
     for eqn in graph.eqns:
-        for value, array in zip(eqn.results, step(eqn, [env[v] for v in eqn.operands]), strict=True):
+        try:
+            results = step(eqn, [env[v] for v in eqn.operands])
+        except DifflangError as error:
+            raise with_eqn_span(error, eqn) from error.__cause__
+        for value, array in zip(eqn.results, results, strict=True):
             env[value] = check_array(array, value.type, eqn.op.name)
     return [env[r] for r in graph.results]
 

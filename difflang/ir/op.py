@@ -268,6 +268,7 @@ class Op(Struct, frozen=True, eq=False):
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None
     cpu_lower_rule: LowerRule | None = None  # its lowering for XLA on the CPU, where that differs
+    module: str = ""  # the module of Python that declares it, if it is not one of the package
 
     def __str__(self) -> str:
         return self.name

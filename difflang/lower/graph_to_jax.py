@@ -17,7 +17,7 @@ from jax.extend.core.primitives import empty2_p
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder, with_eqn_span
 from difflang.ir.interpreter import TextSink, discard_text
 from difflang.ir.op import AxisPermutation, Fill, LowerRule, Op
 from difflang.ir.structural_equality import StructuralKeys
@@ -27,7 +27,7 @@ from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.reassociation_barriers import ReassociationBarriers
-from difflang.lower.source_locations import SourceFrames, with_eqn_span
+from difflang.lower.source_locations import SourceFrames
 from difflang.passes.dce import dce
 from difflang.passes.measured_rewrites import LEFT_OUT
 

@@ -13,11 +13,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import jax.extend.source_info_util
-from msgspec.structs import replace
 
-from difflang.base.diagnostics import DifflangError, Label
-from difflang.base.source import NO_SPAN, Source, Span
-from difflang.ir.graph import Eqn
+from difflang.base.source import Source, Span
 
 SourceFrame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -104,11 +101,3 @@ def varint(n: int) -> bytes:
         n >>= 6
     digits.append(n)
     return bytes(digits)
-
-
-def with_eqn_span(error: DifflangError, eqn: Eqn) -> DifflangError:
-    """The same error, at the equation's span, unless it already has a label."""
-    if eqn.span == NO_SPAN:
-        return error
-    label = (Label(eqn.span),)
-    return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])

@@ -267,7 +267,29 @@ def lower_graph(
         message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
         raise DifflangError(Diagnostic("DL1221", message, helps=ways))
     with jax.enable_x64(True), pause_gc():
-        return trace_graph(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
+        traced = trace_graph(graph, platform, sharding, says)
+        try:
+            return traced.lower(lowering_platforms=lowering_platforms)
+        except Exception as error:
+            foreign = equations_of_users(graph)
+            if not foreign:
+                raise
+            raise foreign_lowering_error(foreign[0], platform, error) from error
+
+
+def equations_of_users(graph: Graph) -> list[Eqn]:
+    """The equations that are lowered by code of JAX which is not ours: ops of users, functions of Python."""
+    eqns = [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns]
+    return [e for e in eqns if e.op.module or (e.op is extern and not e.attrs["function"].host)]
+
+
+def foreign_lowering_error(eqn: Eqn, platform: str, error: Exception) -> DifflangError:
+    """What JAX traced it does not lower, such as a kernel for another device. Errors: DL1271, DL1232."""
+    name = eqn.op.name if eqn.op.module else eqn.attrs["function"].name
+    first = next(iter(str(error).splitlines()), error.__class__.__name__)
+    message = f"JAX cannot lower this program for `{platform}`: {first}"
+    way = f"`{name}` is lowered by code of yours: is it for this device?"
+    return DifflangError(Diagnostic("DL1271" if eqn.op.module else "DL1232", message, (Label(eqn.span),), (way,)))
 
 
 def trace_graph(
@@ -296,8 +318,7 @@ def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeD
 def options_of(graph: Graph, device: Device | None = None) -> dict[str, Any]:
     """XLA's options for every program on that device or the default one."""
     # What JAX writes may need XLA's algebra: on the CPU there is no code for a padding that removes elements.
-    of_jax = any(not function.host for function in python_functions(graph))
-    return {**EXACT_OPTIONS} if device_platform(device) == "cpu" and not of_jax else {}
+    return {**EXACT_OPTIONS} if device_platform(device) == "cpu" and not equations_of_users(graph) else {}
 
 
 def compile_lowered(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:

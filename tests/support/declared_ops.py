@@ -19,6 +19,6 @@ def restored_ops() -> Iterator[None]:
         registry = sys.modules.get("difflang.graph.op_registry.declare_op")
         for name, declared in list(registry.DECLARED.items()) if registry is not None else ():
             del registry.DECLARED[name], registry.OPS[name]
-            module = sys.modules.get(declared.module)
+            module = sys.modules.get(declared.op.module)
             if module is not None and not Path(module.__file__ or ROOT).is_relative_to(ROOT):
-                del sys.modules[declared.module]
+                del sys.modules[declared.op.module]

@@ -21,6 +21,7 @@ from difflang.ir.verify import TYPE_RULE_ERRORS
 from difflang.ops.control.extern_call import MissingExtern, extern
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
+from difflang.types.dtype_variables import default_dtype, prune_dtype
 from difflang.types.language_types import LangType, TupleType, leaf_types, show_type
 from difflang.types.type_errors import make_error
 
@@ -37,16 +38,19 @@ def call_extern_op(
     cx.builder.span = span
     op = OPS.get(decl.name)
     if op is None:
-        types = tuple([v.type for v in operands if isinstance(v.type, Tensor)])
-        tensors = tuple(leaf_types(result))
+        # What runs is refused, but by its types: those of literals are decided here.
+        solve = prune_dtype if cx.root.definition_only else default_dtype
+        types = tuple([Tensor(solve(v.type.dtype), v.type.shape) for v in operands if isinstance(v.type, Tensor)])
+        tensors = tuple([Tensor(solve(t.dtype), t.shape) for t in leaf_types(result)])
         missing = MissingExtern(decl.name, types, tensors, decl.name_span, undeclared_op_error(decl, span))
         return term_from_leaves(result, cx.builder.append(extern, operands, tensors, function=missing, linear=0))
     check_usable(decl, op)
-    return term_from_leaves(result, emit_op(cx, op, decl, operands, call_attributes(decl, terms, annotations), result))
+    attrs = call_attributes(decl, terms, annotations)
+    return term_from_leaves(result, emit_op(cx, op, decl, operands, attrs, result, span))
 
 
 def emit_op(
-    cx: ElabContext, op: Op, decl: tree.Fn, operands: Values, attrs: dict[str, Attr], result: LangType
+    cx: ElabContext, op: Op, decl: tree.Fn, operands: Values, attrs: dict[str, Attr], result: LangType, span: Span
 ) -> Values:
     """The equation. Errors: DL1273 if the op refuses what is declared, or gives something else."""
     try:
@@ -54,7 +58,7 @@ def emit_op(
     except TYPE_RULE_ERRORS as refused:
         types = ", ".join([show_type(v.type) for v in operands if isinstance(v.type, Tensor)])
         reason = f"it does not take ({types}): {refused}" if str(refused) else f"it does not take ({types})"
-        raise misfit_error(decl, reason, decl.name_span, op) from None
+        raise misfit_error(decl, reason, decl.name_span, op, span) from None
     wanted = leaf_types(result)
     given = [v.type for v in found]
     if len(given) != len(wanted) or not all(
@@ -62,7 +66,7 @@ def emit_op(
     ):
         assert decl.result is not None
         shown = ", ".join([show_type(t) for t in given if isinstance(t, Tensor)])
-        raise misfit_error(decl, f"it gives {shown}, not {show_type(result)}", decl.result.span, op)
+        raise misfit_error(decl, f"it gives {shown}, not {show_type(result)}", decl.result.span, op, span)
     return found
 
 
@@ -111,9 +115,12 @@ def check_usable(decl: tree.Fn, op: Op) -> None:
         raise make_error("DL1273", message, (decl.name_span, "declared here"), help=way)
 
 
-def misfit_error(decl: tree.Fn, reason: str, span: Span, op: Op) -> DifflangError:
-    message = f"`{decl.name}` is declared otherwise than the op: {reason}"
-    return make_error("DL1273", message, (span, "declared here"), help=f"`difflang ops {op}` shows its type")
+def misfit_error(decl: tree.Fn, reason: str, span: Span, op: Op, call: Span) -> DifflangError:
+    message = f"`{decl.name}` does not fit the op of that name: {reason}"
+    # Where the declaration itself is checked, the call is the whole of it.
+    called = () if call.source is decl.span.source and call.start == decl.span.start else ((call, "called here"),)
+    way = f"`difflang ops {op}` shows its type"
+    return make_error("DL1273", message, (span, "declared here"), *called, help=way)
 
 
 def undeclared_op_error(decl: tree.Fn, span: Span) -> DifflangError:

@@ -8,13 +8,12 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.source import NO_SPAN
 from difflang.base.wording import count_of
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.op_registry.rule_graphs import GraphRule, UserRule
 from difflang.ir.array_types import Jax
-from difflang.ir.graph import Attr, Value
-from difflang.ir.op import STRICT_SOLVER, TypeRule, UndefinedPrimal
+from difflang.ir.graph import Attr
+from difflang.ir.op import STRICT_SOLVER, TypeRule
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.runtime.argument_conversion import DTYPE_BY_NUMPY
 
@@ -55,10 +54,10 @@ def call_rule(name: str, rule: str, function: UserFunction, arrays: Sequence[Arr
         return function(*arrays, **attrs)
     except DifflangError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a function of the user raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a function of the user raises
         first = next(iter(str(error).splitlines()), "")
         problem = f"raised {error.__class__.__name__}{': ' if first else ''}{first}"
-        given = ", ".join([f"{x.dtype}{list(x.shape)}" for x in arrays])
+        given = ", ".join(map(array_text, arrays))
         keywords = "".join([f", {n}=…" for n in attrs])
         rule_fault(name, rule, problem, f"it was called with ({given}{keywords})", error)
 
@@ -109,7 +108,7 @@ def convert_result(jax: Jax, name: str, rule: str, result: Any, wanted: Type) ->
     type = type_of_array(wanted)
     try:
         found = jax.numpy.asarray(result)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         rule_fault(name, rule, f"gives {result!r:.60}, which is no array", cause=error)
     if (found.dtype, found.shape) != (numpy_dtype(type.dtype), type.shape):
         rule_fault(name, rule, f"gives {array_text(found)}, not {wanted}")
@@ -157,19 +156,3 @@ def operand_transpose(name: str, place: int, rule: UserRule, names: Sequence[str
 
     what = f"the transpose of `{name}` in `{names[min(place, len(names) - 1)]}`"
     return GraphRule(what, rule, ["ct", *names], expected, linear=True)
-
-
-class MissingRule:
-    """Stands for the derivative in a float operand for which the declaration has none."""
-
-    def __init__(self, name: str, operand: str) -> None:
-        self.name, self.operand = name, operand
-
-    def __call__(self, *arguments: Value | UndefinedPrimal, **attrs: Attr) -> NoReturn:
-        """Errors: DL0413."""
-        values = [x for x in arguments if isinstance(x, Value)]
-        span = max([v.home for v in values], key=lambda b: b.depth).span
-        label = () if span is NO_SPAN else ((span, "a derivative goes through this call"),)
-        message = f"the op `{self.name}` has no derivative in `{self.operand}`"
-        way = f"declare its rule, or write `stop(…)` around `{self.operand}` if it should not contribute"
-        raise graph_error("DL0413", message, *label, help=way)

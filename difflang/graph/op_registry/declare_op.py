@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.wording import count_of
 from difflang.graph.builder import GraphBuilder
@@ -20,7 +21,6 @@ from difflang.graph.builder_attributes import type_from_spec
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.graph_view import Value
 from difflang.graph.op_registry.checked_rules import (
-    MissingRule,
     ResultTypes,
     UserFunction,
     checked_lowering,
@@ -39,7 +39,7 @@ from difflang.graph.op_registry.op_signature import (
 from difflang.graph.op_registry.rule_graphs import UserRule, batch_rule_of
 from difflang.graph.value_operators import apply_operator
 from difflang.ir.json_codec import RENAMED_OPS
-from difflang.ir.op import OPS, Derivative, Inactive, Op, OperandRules, TypeRule, TypeSolver
+from difflang.ir.op import OPS, Derivative, Inactive, Op, OperandRules, TypeMismatch, TypeRule, TypeSolver
 from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
 
 Rules = UserRule | Sequence[UserRule | None] | Mapping[str, UserRule]
@@ -52,7 +52,6 @@ class DeclaredOp(Struct, frozen=True, eq=False):
     operands: tuple[str, ...]
     attributes: tuple[str, ...]
     signature: OpSignature | None  # None where its type is a function
-    module: str  # of Python, that declares it
 
     @property
     def name(self) -> str:
@@ -137,10 +136,10 @@ def op(
         cpu_lower_rule=None
         if lower_cpu is None
         else checked_lowering(name, "lowering for the CPU", lower_cpu, results),
+        module=sys._getframe(1).f_globals.get("__name__", "?"),  # pyright: ignore[reportPrivateUsage]
     )
     OPS[name] = new
-    module = sys._getframe(1).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
-    DECLARED[name] = found = DeclaredOp(new, names, attributes, signature, module)
+    DECLARED[name] = found = DeclaredOp(new, names, attributes, signature)
     return found
 
 
@@ -201,9 +200,16 @@ def type_function(name: str, function: Callable[..., Any]) -> TypeRule:
     """The type rule that a function of the user is. Its results are types of arrays, or texts such as `i32[3]`."""
 
     def rule(same: TypeSolver, *types: Type, regions: Any = (), **attrs: Any) -> tuple[Type, ...]:
-        found = function(same, *types, **attrs)
-        several = isinstance(found, (tuple, list))
-        return tuple([result_type(name, t) for t in (cast(Sequence[Any], found) if several else (found,))])
+        try:
+            found = function(same, *types, **attrs)
+            several = isinstance(found, (tuple, list))
+            return tuple([result_type(t) for t in (cast(Sequence[Any], found) if several else (found,))])
+        except TypeMismatch:
+            raise
+        except DifflangError as error:
+            raise TypeMismatch(f"its type rule failed: {error.diagnostics[0].message}") from error
+        except (Exception, SystemExit) as error:
+            raise TypeMismatch(f"its type rule raised {error.__class__.__name__}: {error}") from error
 
     try:
         parameters = inspect.signature(function)
@@ -216,7 +222,7 @@ def type_function(name: str, function: Callable[..., Any]) -> TypeRule:
     return rule
 
 
-def result_type(name: str, given: Any) -> Type:
+def result_type(given: Any) -> Type:
     return given if isinstance(given, Tensor) else type_from_spec(given)
 
 
@@ -235,9 +241,7 @@ def operand_names(name: str, rule: TypeRule) -> tuple[str, ...]:
         raise graph_error("DL1270", f"the type of `{name}` takes any number of operands", help="name each operand")
     if any(p.name == "regions" for p in parameters):
         message = f"`{name}` has regions, which only an op of the package can have"
-        way = (
-            "branches and loops of a graph are the ops `cond` and `loop`; a function over functions is one of a program"
-        )
+        way = "use `b.cond` and `b.loop` in a graph, or a function of the language that takes functions"
         raise graph_error("DL1270", message, help=way)
     return tuple([p.name for p in parameters[1:] if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
 
@@ -271,17 +275,13 @@ def read_derivative(
         raise graph_error("DL1270", f"`{name}` is multilinear, but has no `transpose`")
     pushes = None if jvp is None else read_rules(name, "jvp", jvp, names)
     pulls = None if transpose is None else read_rules(name, "transpose", transpose, names)
-    floats = [signature is None or may_be_float(signature, i) for i in range(len(names))]
     return OperandRules(
         jvp=None
         if pushes is None
-        else [
-            operand_jvp(name, n, rule, names, results) if rule else MissingRule(name, n) if here else None
-            for n, rule, here in zip(names, pushes, floats, strict=True)
-        ],
+        else [operand_jvp(name, n, r, names, results) if r else None for n, r in zip(names, pushes, strict=True)],
         transpose=None
         if pulls is None
-        else [operand_transpose(name, i, rule, names) if rule else None for i, rule in enumerate(pulls)],
+        else [operand_transpose(name, i, r, names) if r else None for i, r in enumerate(pulls)],
         multilinear=multilinear,
     )
 
@@ -313,8 +313,3 @@ def counts_only(signature: OpSignature) -> bool:
     return all(
         (dtype := DTYPES.get(element_name(r))) is not None and not dtype.differentiable for r in signature.results
     )
-
-
-def may_be_float(signature: OpSignature, place: int) -> bool:
-    dtype = DTYPES.get(element_name(signature.operands[place].type))
-    return dtype is None or dtype.differentiable

@@ -78,7 +78,7 @@ def wrapped(text: str, first: str, indent: int) -> str:
 
 def ops() -> tuple[OpPage, ...]:
     """The page of every op: those of the package, then those of users, in the order of their declaration."""
-    return tuple(map(op_page, sorted(OPS.values(), key=lambda op: op.name in DECLARED)))
+    return tuple(map(op_page, sorted(OPS.values(), key=lambda op: bool(op.module))))
 
 
 def op_page(op: Op) -> OpPage:
@@ -88,7 +88,7 @@ def op_page(op: Op) -> OpPage:
     written = declared.signature.text if declared is not None and declared.signature is not None else ""
     return OpPage(
         op.name,
-        declared.module if declared is not None else "",
+        op.module,
         written or f"({', '.join(operands)})",
         operands,
         attributes,

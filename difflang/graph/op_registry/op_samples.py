@@ -105,7 +105,10 @@ def read_operand(
             raise graph_error("DL1270", f"`{operand}` of an example of `{name}` has no shape of numbers: {given}")
         shape = tuple([n for n in type.shape if isinstance(n, int)])
         return DrawnOperand(shape, None, declared if generic else type.dtype)
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
     dtype = DTYPE_BY_NUMPY.get(array.dtype)
     if dtype is None:
         message = f"`{operand}` of an example of `{name}` is {given!r:.40}, not an array or a type"

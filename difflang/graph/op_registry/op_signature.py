@@ -171,6 +171,11 @@ def check_signature(name: str, found: OpSignature, decl: tree.Fn) -> None:
             shown = "without a type" if type is None else f"of type `{type.span.text}`"
             way = f"operands and results are arrays, attributes are `dim` or `str`: {EXAMPLE}"
             raise graph_error("DL1270", f"{what} of `{name}` is {shown}", help=way)
+    if not found.results:
+        raise graph_error("DL1270", f"`{name}` has no result", help="an op gives one or more arrays")
+    if open_names := set(found.generics) - {element_name(p.type) for p in found.operands}:
+        way = "an element type follows from those of the operands"
+        raise graph_error("DL1270", f"no operand of `{name}` has the element type `{min(open_names)}`", help=way)
     if twice := [p.name for i, p in enumerate(decl.params) if p.name in [q.name for q in decl.params[:i]]]:
         raise graph_error("DL1270", f"`{name}` has two parameters `{twice[0]}`")
     if given := [p.name for p in decl.params if p.default is not None]:
@@ -196,7 +201,8 @@ def positional_parameters(name: str, function: Callable[..., Any]) -> list[inspe
     except (TypeError, ValueError):
         way = 'say the type: `type="[T: float](x: T[..s]) -> T[..s]"`'
         raise graph_error("DL1270", f"the parameters of the reference of `{name}` are not known", help=way) from None
-    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    # The others are options, as those of a function of NumPy.
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
 
 
 def type_name(type: tree.TypeExpr | None) -> str:

@@ -119,7 +119,7 @@ class GraphRule:
         except DifflangError as error:
             first = error.diagnostics[0]
             self.fail(f"failed: {first.message}", span, "\n".join(first.helps), cause=error)
-        except Exception as error:  # noqa: BLE001  whatever a rule of the user raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a rule of the user raises
             self.fail(f"failed: {error.__class__.__name__}: {error}", span, self.usage(), cause=error)
         return tuple(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else (found,)
 

@@ -54,6 +54,7 @@ def check(before: str, after: str, width: int = 100) -> None:
         ("@memory( 100   KiB )\nfn f(x: f32) = x", "@memory(100 KiB)\nfn f(x: f32) = x\n"),
         ("@unchecked for i in 0..n{a[i]+=1}", "@unchecked for i in 0..n { a[i] += 1 }\n"),
         ("extern   fn f(x: f32)->f32", "extern fn f(x: f32) -> f32\n"),
+        ("extern   op  f[T : float](x:T[..s])->T", "extern op f[T: float](x: T[..s]) -> T\n"),
         ("rule f( x,y )by linear_solve A", "rule f(x, y) by linear_solve A\n"),
         ('test"a"{assert x,"why"}', 'test "a" { assert x, "why" }\n'),
         ('print( "{ x }" )', 'print("{ x }")\n'),
