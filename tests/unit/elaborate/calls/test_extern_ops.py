@@ -80,9 +80,9 @@ def test_attributes_are_sizes_and_texts() -> None:
 
 def test_several_results() -> None:
     dg.op(
-        "both", type="[T: float](x: T[..s]) -> (T[..s], i32[..s])", doc="Sine and sign.",
-        reference=lambda x: (np.sin(x), np.sign(x).astype(np.int32)),
-        lower=lambda x: (jnp.sin(x), jnp.sign(x).astype(jnp.int32)),
+        "both", type="[T: float](x: T[..s]) -> (T[..s], i32[..s])", doc="Sine, and whether it is positive.",
+        reference=lambda x: (np.sin(x), (x > 0).astype(np.int32)),
+        lower=lambda x: (jnp.sin(x), (x > 0).astype(jnp.int32)),
         jvp=lambda b, dx, y, x: (dx * b.cos(x), None),
     )  # fmt: skip
     assert dg.check_op("both").right
