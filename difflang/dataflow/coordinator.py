@@ -28,6 +28,7 @@ from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, collect_re
 from difflang.dataflow.wire_format import Connection, Message, WireError, prove_token
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
+from difflang.ir.op import OPS
 
 TOKEN_VARIABLE = "DIFFLANG_WORKER_TOKEN"
 START_SECONDS = 30.0  # a worker imports the package first
@@ -81,7 +82,10 @@ class WorkerHandle:
 
 def spawn_worker(device: int, token: str) -> WorkerHandle:
     """A worker in a new process of this machine, which says where it listens once it has started."""
-    command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once"]
+    # Ops that modules of Python declare are declared by them in that process too.
+    modules = sorted({op.module for op in OPS.values()} & sys.modules.keys() - {"__main__"})
+    plugins = [f"--plugin={module}" for module in modules]
+    command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once", *plugins]
     environment = {**os.environ, TOKEN_VARIABLE: token}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     return WorkerHandle(device, (LOCALHOST, 0), process)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from difflang.base.source_files import write_or_report
 from difflang.base.wording import aligned_rows, count_of
+from difflang.cli.options_and_reports import plugin_option
 
 if TYPE_CHECKING:
     from difflang.dataflow.machine import Machine
@@ -112,6 +113,7 @@ def machine_report(machine: Machine) -> str:
     "--peer-timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="SECONDS",
     help="Give a coordinator up that is silent for so long.",
 )  # fmt: skip
+@plugin_option
 def worker(listen: str, once: bool, peer_timeout: float) -> None:
     """Compute a device of the dataflow machine for `difflang run --engine dataflow --hosts` on another machine.
 
