@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.interpreter import evaluate_eqn, run_equations
 from difflang.ir.tensor_types import DType, History, Tensor, Type
 from difflang.ops.elementwise.linear_arithmetic import convert
 
@@ -19,6 +20,7 @@ Array = Any  # np.ndarray, or a list of them for a history
 WIDE = DType("wide", "float", 128, "longdouble")
 WIDE_COMPLEX = DType("wide complex", "complex", 256, "clongdouble")
 EPSILON = float(np.finfo(np.longdouble).eps)
+DOUBLE_EPSILON = float(np.finfo(np.float64).eps)
 
 
 def wide_dtype(dtype: DType) -> DType:
@@ -90,6 +92,25 @@ def wide_attr(attr: Any) -> Any:
     if isinstance(attr, DType):
         return wide_dtype(attr)
     return wide_type(attr) if isinstance(attr, Tensor | History) else attr
+
+
+def evaluate_wide(graph: Graph, *arrays: Array) -> list[Array]:
+    """The results of a wide graph, by f64 where a reference has no wide numbers.
+
+    Errors: TypeError where a reference computes in less than f64.
+    """
+
+    def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
+        try:
+            found = evaluate_eqn(eqn, operands, evaluate_wide)
+        except TypeError as error:
+            if eqn.regions or getattr(error, "epsilon", 0.0) > DOUBLE_EPSILON:
+                raise
+            found = evaluate_eqn(eqn, [x.astype(np.float64) if x.dtype == np.longdouble else x for x in operands])
+        return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]
+
+    with np.errstate(all="ignore"):
+        return run_equations(graph, arrays, step)
 
 
 # ---- Arrays

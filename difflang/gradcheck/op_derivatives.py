@@ -5,13 +5,13 @@ Each law takes a graph, so the same ones serve an op, its derivatives, and deriv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from difflang.ad.expand_derivatives import differentiate
-from difflang.gradcheck.extended_precision import GraphWidening, cast, wide_type
+from difflang.gradcheck.extended_precision import GraphWidening, cast, evaluate_wide, wide_type
 from difflang.gradcheck.op_calls import (
     DTYPE_OF,
     Array,
@@ -69,12 +69,14 @@ def step_along(xs: Sequence[Array], dxs: Sequence[Array], wrt: Mask, step: float
     return [np.asarray(x + step * next(left)) if w else x for x, w in zip(xs, wrt, strict=True)]
 
 
-def central_differences(f: Graph, xs: Sequence[Array], dxs: Sequence[Array], wrt: Mask) -> list[Array]:
+def central_differences(
+    f: Graph, xs: Sequence[Array], dxs: Sequence[Array], wrt: Mask, run: Callable[..., list[Array]] = evaluate
+) -> list[Array]:
     """The derivative along `dxs` by central differences, extrapolated three times (Richardson)."""
     steps = [4e-3 / 2**k for k in range(4)]
     rows: list[list[Array]] = []
     for h in steps:
-        ahead, behind = evaluate(f, *step_along(xs, dxs, wrt, h)), evaluate(f, *step_along(xs, dxs, wrt, -h))
+        ahead, behind = run(f, *step_along(xs, dxs, wrt, h)), run(f, *step_along(xs, dxs, wrt, -h))
         with np.errstate(invalid="ignore"):  # what stays at Inf does not move
             rows.append([np.where(a == b, 0.0, a - b) / (2 * h) for a, b in zip(ahead, behind, strict=True)])
     for k in range(1, 4):
@@ -96,8 +98,9 @@ def check_jvp(
         widening = GraphWidening()
         f, push = widening.graph(f), widening.graph(push)
         xs, dxs = [[cast(x, wide_type(Tensor(DTYPE_OF[x.dtype]))) for x in arrays] for arrays in (xs, dxs)]
-    got = evaluate(push, *xs, *dxs)
-    for dy, want in zip(got, central_differences(f, xs, dxs, wrt), strict=True):
+    run = evaluate_wide if wide else evaluate
+    got = run(push, *xs, *dxs)
+    for dy, want in zip(got, central_differences(f, xs, dxs, wrt, run), strict=True):
         size = np.abs(want)
         bound = 1e-8 * np.maximum(size, 1.0)
         if not (np.abs(dy - want) <= bound).all():

@@ -9,12 +9,14 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.wording import count_of
+from difflang.gradcheck.op_calls import epsilon
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.op_registry.rule_graphs import GraphRule, UserRule
 from difflang.ir.array_types import Jax
 from difflang.ir.graph import Attr
-from difflang.ir.op import STRICT_SOLVER, TypeRule
+from difflang.ir.op import STRICT_SOLVER, TypeMismatch, TypeRule
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
+from difflang.ops.control.extern_call import WIDE_DTYPES
 from difflang.runtime.argument_conversion import DTYPE_BY_NUMPY
 
 Array = Any
@@ -37,10 +39,13 @@ class ResultTypes:
         return self.known[key]
 
     def of_arrays(self, arrays: Sequence[Array], attrs: Mapping[str, Attr]) -> tuple[Type, ...] | None:
-        """The same for arrays; None for wide numbers, which only gradient checks use."""
+        """The same for arrays; None for element types that the op does not take: gradient checks use other ones."""
         dtypes = [DTYPE_BY_NUMPY.get(np.dtype(x.dtype)) for x in arrays]
         types = [Tensor(d, tuple(x.shape)) for d, x in zip(dtypes, arrays, strict=True) if d is not None]
-        return self(types, attrs) if len(types) == len(arrays) else None
+        try:
+            return self(types, attrs) if len(types) == len(arrays) else None
+        except TypeMismatch:
+            return None
 
 
 def rule_fault(name: str, rule: str, problem: str, help: str = "", cause: BaseException | None = None) -> NoReturn:
@@ -68,10 +73,9 @@ def checked_reference(name: str, function: UserFunction, result_types: ResultTyp
     def reference(*arrays: Array, **attrs: Attr) -> Array | list[Array]:
         arrays = tuple(map(np.asarray, arrays))
         wanted = result_types.of_arrays(arrays, attrs)
-        found = call_rule(name, "reference", function, [upcast_half(x) for x in arrays], attrs)
         if wanted is None:
-            several = isinstance(found, (tuple, list))
-            return [np.asarray(y) for y in cast(Sequence[Any], found)] if several else np.asarray(found)
+            return wide_reference(function, arrays, attrs)
+        found = call_rule(name, "reference", function, [upcast_half(x) for x in arrays], attrs)
         results = as_results(name, "reference", found, len(wanted))
         arrays = tuple([downcast_half(np.asarray(y), t) for y, t in zip(results, wanted, strict=True)])
         for y, type in zip(arrays, wanted, strict=True):
@@ -80,6 +84,22 @@ def checked_reference(name: str, function: UserFunction, result_types: ResultTyp
         return arrays[0] if len(arrays) == 1 else list(arrays)
 
     return reference
+
+
+def wide_reference(function: UserFunction, arrays: Sequence[Array], attrs: Mapping[str, Attr]) -> Array | list[Array]:
+    """The reference in extended precision. Errors: TypeError if it does not compute in that, as for `evaluate_wide`."""
+    try:
+        found = function(*arrays, **attrs)
+    except Exception as error:
+        raise TypeError(f"it raised {error.__class__.__name__} in extended precision") from error
+    several = isinstance(found, (tuple, list))
+    results = [np.asarray(y) for y in (cast(Sequence[Any], found) if several else (found,))]
+    narrow = [y.dtype for y in results if y.dtype.kind in "fc" and y.dtype not in WIDE_DTYPES]
+    if narrow and any(x.dtype in WIDE_DTYPES for x in arrays):
+        error = TypeError(f"it gives {narrow[0]} in extended precision")
+        error.epsilon = max(map(epsilon, narrow))  # type: ignore[attr-defined]  gradient checks read it
+        raise error
+    return results if several else results[0]
 
 
 def upcast_half(x: Array) -> Array:
