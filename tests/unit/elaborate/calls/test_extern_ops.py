@@ -44,18 +44,19 @@ def test_values_and_derivatives_to_any_order(cube: dg.DeclaredOp) -> None:
     assert one.jet(3)(2.0).tolist() == [8.0, 12.0, 6.0, 1.0]
 
 
-def test_in_loops_branches_recursion_and_maps(cube: dg.DeclaredOp) -> None:
-    model = load(
-        """fn halved(x: f64) -> f64 {
-  var y = x
-  while y > 0.01 { y = 0.9 * cube(y) }
-  y
-}
-fn nested(x: f64, n: i32) -> f64 = if n <= 0 { x } else { 0.5 * cube(nested(x, n - 1)) }
-fn some(x: f64[n]) -> f64[n] = [for i => if x[i] > 1.0 { cube(x[i]) } else { x[i] }]"""
-    )
-    assert model.halved.check_grad(0.9).right and model.nested.check_grad(0.9, 2).right
-    assert np.allclose(model.some(X), [0.5, 1.5**3]) and np.allclose(model.some.jacobian()(X), np.diag([1, 6.75]))
+def test_in_a_loop(cube: dg.DeclaredOp) -> None:
+    halved = load("fn f(x: f64) -> f64 { var y = x\n while y > 0.01 { y = 0.9 * cube(y) }\n y }").f
+    assert halved.check_grad(0.9).right
+
+
+def test_in_recursion(cube: dg.DeclaredOp) -> None:
+    nested = load("fn f(x: f64, n: i32) -> f64 = if n <= 0 { x } else { 0.5 * cube(f(x, n - 1)) }").f
+    assert nested.grad("x").interpret(0.9, 2) == pytest.approx(9 * 0.9**8 * 0.5**4)
+
+
+def test_in_a_branch_of_a_map(cube: dg.DeclaredOp) -> None:
+    some = load("fn f(x: f64[n]) -> f64[n] = [for i => if x[i] > 1.0 { cube(x[i]) } else { x[i] }]").f
+    assert np.allclose(some(X), [0.5, 1.5**3]) and np.allclose(some.jacobian()(X), np.diag([1, 6.75]))
 
 
 def test_inside_programs_of_jax(cube: dg.DeclaredOp) -> None:
