@@ -98,7 +98,7 @@ def build_entry(source: Source, item: DocumentedItem, rule: tree.Rule | None) ->
 def declaration_head(source: Source, item: DocumentedItem) -> str:
     """The source of a function up to its body; all of a record, an enum or what is outside the program."""
     if isinstance(item, tree.Fn) and isinstance(item.body, tree.Foreign):
-        return " ".join(item.span.text.split())
+        return " ".join(item.span.text.split()).removeprefix("pub ")
     end = item.body.span.start if isinstance(item, tree.Fn) else item.span.end
     text = source.text[item.name_span.start : end].rstrip().removesuffix("=").rstrip()
     return f"{'host ' if isinstance(item, tree.Fn) and item.host else ''}{DECLARATION_KEYWORDS[type(item)]} {text}"

@@ -101,6 +101,13 @@ def test_without_anything_public_all_that_is_told_of_is_shown(folder: Path) -> N
     assert "### `twice`" in call("small.dfl").stdout and "other" not in call("small.dfl").stdout
 
 
+def test_what_is_outside_the_program(folder: Path) -> None:
+    text = "let x = 1\n## Its slope is known.\npub extern  op swish[T: float](x: T[..s]) -> T[..s]\n"
+    (folder / "outside.dfl").write_text(text + "\n## A table.\npub extern fn table(x: f64) -> f64\n", encoding="utf-8")
+    said = CliRunner().invoke(main, ["doc", str(folder / "outside.dfl")]).output
+    assert "\nextern op swish[T: float](x: T[..s]) -> T[..s]\n" in said and "\nextern fn table(x: f64) -> f64\n" in said
+
+
 def test_the_library_its_modules_and_names() -> None:
     everything = call().stdout
     assert all(f"## {path.stem}\n" in everything for path in stdlib_files())
