@@ -45,13 +45,13 @@ from difflang.cli.options_and_reports import (
     name_stdin,
     no_cache,
     parse_pairs,
-    plugin_option,
     print_diagnostics,
     program_with_arguments,
     program_words,
     search_path,
     seed_option,
 )
+from difflang.cli.plugin_modules import plugin_option
 
 MAX_STEPS = 2**31 - 2  # the step counter is an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "jaxpr", "stablehlo", "json")

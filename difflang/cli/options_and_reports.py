@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +16,7 @@ from difflang.base.error_codes import nearest_word, nearest_words
 from difflang.base.source import Source
 from difflang.base.source_files import decode_source, read_source
 from difflang.base.xla_setup import enable_compile_cache
+from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -145,36 +144,6 @@ full_traceback = click.option(
     help="Show Python's stack frames too.",
 )
 
-
-def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    """Import modules that declare ops or passes, as `python -m` finds them. Exits with 1 if one raises an error."""
-    for name in names:
-        sys.path.insert(0, os.getcwd())
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise click.BadParameter(f"`{name}` needs the module `{error.name}`", ctx, param) from None
-            raise click.BadParameter(f"there is no module `{name}` here or among the packages", ctx, param) from None
-        except DifflangError as error:
-            print_diagnostics(error.diagnostics)
-            sys.exit(1)
-        except Exception as error:
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error}"
-            raise click.BadParameter(f"`{name}` raised {what} ({at.filename}:{at.lineno})", ctx, param) from error
-        finally:
-            sys.path.remove(os.getcwd())
-
-
-plugin_option = click.option(
-    "--plugin",
-    multiple=True,
-    metavar="MODULE",
-    expose_value=False,
-    callback=import_plugins,
-    help="First import a module of Python, which declares ops or passes.",
-)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

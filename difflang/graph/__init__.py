@@ -12,8 +12,8 @@ from difflang.graph.dataflow_machine import DataflowMachine
 from difflang.graph.graph_passes import GraphPass, graph_pass, passes
 from difflang.graph.graph_view import Equation, Value
 from difflang.graph.new_graph import build
+from difflang.graph.op_registry.check_op import LawResult, OpReport, check_op
 from difflang.graph.op_registry.declare_op import DeclaredOp, array_type, op
-from difflang.graph.op_registry.op_laws import LawResult, OpReport, check_op
 from difflang.graph.op_registry.op_page import OpPage, ops
 
 __all__ = [

@@ -244,9 +244,10 @@ def rule_for(eqn: Eqn) -> UnparseRule:
     """The rule of an equation's op. Errors: CannotUnparse."""
     found = UNPARSE_RULES.get(eqn.op.name)
     if found is None:
-        raise CannotUnparse(
-            NOT_UNPARSED.get(eqn.op.name, f"`{eqn.op.name}` cannot be written in the language"), eqn.span
+        where = (
+            f"a module of Python, `{eqn.op.module}`, declares the op `{eqn.op}`: it" if eqn.op.module else f"`{eqn.op}`"
         )
+        raise CannotUnparse(NOT_UNPARSED.get(eqn.op.name, f"{where} cannot be written in the language"), eqn.span)
     return found
 
 

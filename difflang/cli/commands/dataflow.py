@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from difflang.base.source_files import write_or_report
 from difflang.base.wording import aligned_rows, count_of
-from difflang.cli.options_and_reports import plugin_option
+from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
     from difflang.dataflow.machine import Machine

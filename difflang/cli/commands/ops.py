@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.wording import aligned_rows
-from difflang.cli.options_and_reports import plugin_option
+from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def list_text(pages: Sequence[OpPage]) -> str:
 def check_ops(names: Sequence[str]) -> int:
     """Run the laws on ops and print what they find: the exit code."""
     from difflang.base.errors import OpLawError
-    from difflang.graph.op_registry.op_laws import check_op
+    from difflang.graph.op_registry.check_op import check_op
 
     if not names:
         raise click.UsageError("name the ops to check, or a module that declares some: `--plugin MODULE`")

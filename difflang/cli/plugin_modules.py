@@ -1,0 +1,43 @@
+"""The option `--plugin`: modules of Python that are imported before a command works. They declare ops or passes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+
+import click
+
+from difflang.base.diagnostics import DifflangError, render
+
+
+def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
+    """Import modules that declare ops or passes, as `python -m` finds them. Exits with 1 if one raises an error."""
+    for name in names:
+        sys.path.insert(0, os.getcwd())
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise click.BadParameter(f"`{name}` needs the module `{error.name}`", ctx, param) from None
+            raise click.BadParameter(f"there is no module `{name}` here or among the packages", ctx, param) from None
+        except DifflangError as error:
+            click.echo(render(error.diagnostics), err=True)
+            sys.exit(1)
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error}"
+            raise click.BadParameter(f"`{name}` raised {what} ({at.filename}:{at.lineno})", ctx, param) from error
+        finally:
+            sys.path.remove(os.getcwd())
+
+
+plugin_option = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="MODULE",
+    expose_value=False,
+    callback=import_plugins,
+    help="First import a module of Python, which declares ops or passes.",
+)
