@@ -1,4 +1,4 @@
-"""The option `--plugin`: modules of Python that are imported before a command works. They declare ops or passes."""
+"""The option `--plugin`: modules of Python that are imported before a command works. They declare ops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from difflang.base.diagnostics import DifflangError, render
 
 
 def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    """Import modules that declare ops or passes, as `python -m` finds them. Exits with 1 if one raises an error."""
-    for name in names:
+    """Import modules that declare ops, as `python -m` finds them. Errors: BadParameter for one that is not imported."""
+    if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    for name in names:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
@@ -25,12 +26,10 @@ def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str,
         except DifflangError as error:
             click.echo(render(error.diagnostics), err=True)
             sys.exit(1)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             at = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error}"
             raise click.BadParameter(f"`{name}` raised {what} ({at.filename}:{at.lineno})", ctx, param) from error
-        finally:
-            sys.path.remove(os.getcwd())
 
 
 plugin_option = click.option(
@@ -38,6 +37,7 @@ plugin_option = click.option(
     multiple=True,
     metavar="MODULE",
     expose_value=False,
+    is_eager=True,
     callback=import_plugins,
-    help="First import a module of Python, which declares ops or passes.",
+    help="First import a module of Python, which declares ops.",
 )

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from msgspec import Struct
 
-from difflang.ir.builder import build_region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph
 from difflang.ir.op import Op, result_types
 from difflang.ir.tensor_types import (
@@ -77,7 +77,9 @@ class OpCall(Struct, frozen=True):
         return not self.op.inactive and any(self.wrt) and any(r.tangent is not None for r in self.results)
 
     def graph(self) -> Graph:
-        return build_region(self.types, lambda *xs: self.op(*xs, **self.attrs))
+        builder = Builder()  # an op without operands has no other
+        params = [builder.param(t) for t in self.types]
+        return builder.finish(builder.emit(self.op, params, **self.attrs))
 
     def smooth(self) -> Graph:
         """The graph, giving what does not depend on complex phases that the op is free to choose."""
