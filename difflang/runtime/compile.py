@@ -13,7 +13,7 @@ import jax
 import jax.core
 from jax.sharding import SingleDeviceSharding
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.gc_pause import pause_gc
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import TextSink, discard_text
@@ -267,9 +267,10 @@ def lower_graph(
         message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
         raise DifflangError(Diagnostic("DL1221", message, helps=ways))
     with jax.enable_x64(True), pause_gc():
-        traced = trace_graph(graph, platform, sharding, says)
         try:
-            return traced.lower(lowering_platforms=lowering_platforms)
+            return trace_graph(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
+        except (DifflangError, InternalError):
+            raise
         except Exception as error:
             foreign = equations_of_users(graph)
             if not foreign:
@@ -284,7 +285,7 @@ def equations_of_users(graph: Graph) -> list[Eqn]:
 
 
 def foreign_lowering_error(eqn: Eqn, platform: str, error: Exception) -> DifflangError:
-    """What JAX traced it does not lower, such as a kernel for another device. Errors: DL1271, DL1232."""
+    """What JAX does not lower, such as a kernel for another device or without a batch. Errors: DL1271, DL1232."""
     name = eqn.op.name if eqn.op.module else eqn.attrs["function"].name
     first = next(iter(str(error).splitlines()), error.__class__.__name__)
     message = f"JAX cannot lower this program for `{platform}`: {first}"

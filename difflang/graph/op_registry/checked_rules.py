@@ -15,6 +15,7 @@ from difflang.graph.op_registry.rule_graphs import GraphRule, UserRule
 from difflang.ir.array_types import Jax
 from difflang.ir.graph import Attr
 from difflang.ir.op import STRICT_SOLVER, TypeMismatch, TypeRule
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.ops.control.extern_call import WIDE_DTYPES
 from difflang.runtime.argument_conversion import DTYPE_BY_NUMPY
@@ -151,6 +152,23 @@ def array_text(x: Array) -> str:
 def type_of_array(type: Type) -> Tensor:
     assert isinstance(type, Tensor)
     return type
+
+
+def checked_cost(name: str, function: Callable[..., Any]) -> Callable[..., Dim]:
+    """The cost of an op: a number of operations for the types of its operands. Errors: DL1271."""
+
+    def cost(*types: Type, **attrs: Attr) -> Dim:
+        try:
+            found = function(*types, **attrs)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a function of the user raises
+            rule_fault(name, "cost", f"raised {error.__class__.__name__}: {error}", cause=error)
+        if isinstance(found, (int, float, np.integer)) and found >= 0 and np.isfinite(found):
+            return int(found)
+        if not isinstance(found, Poly):
+            rule_fault(name, "cost", f"is {found!r:.40}, no number of operations")
+        return found
+
+    return cost
 
 
 # ---- Derivatives

@@ -23,6 +23,7 @@ from difflang.graph.graph_view import Value
 from difflang.graph.op_registry.checked_rules import (
     ResultTypes,
     UserFunction,
+    checked_cost,
     checked_lowering,
     checked_reference,
     operand_jvp,
@@ -131,7 +132,7 @@ def op(
         traits=("elementwise",) if elementwise else (),
         accepts=signature.accepted_dtypes() if signature is not None else (),
         samples=read_samples(name, samples, signature, names, attributes, elementwise=elementwise),
-        cost=cost,
+        cost=None if cost is None else checked_cost(name, cost),
         batch_rule=None if batch is None else batch_rule_of(name, batch, names),
         cpu_lower_rule=None
         if lower_cpu is None

@@ -286,6 +286,23 @@ def test_a_batching_rule_replaces_the_loop() -> None:
     assert "map" in ops_of_rows() and dg.check_op("total").right
 
 
+def test_a_cost_that_is_no_number() -> None:
+    text = "extern op cube(x: f64[n]) -> f64[n]\nfn f(x: f64[n]) -> f64 = sum(cube(x))"
+    cube(cost=lambda x: 2 * x.shape[0])
+    assert " 1,000 " not in str(difflang.loads(text).f.cost("f64[500]")).split("\n")[0]
+    for wrong, words in ((lambda x: 1 / 0, "raised ZeroDivisionError"), (lambda x: "many", "'many', no number")):
+        cube(cost=wrong, replace=True)
+        refused("DL1271", words, lambda: difflang.loads(text).f.cost("f64[500]"))
+
+
+def test_a_primitive_without_batches() -> None:
+    bare = jax.extend.core.Primitive("bare")
+    bare.def_abstract_eval(lambda x: x)
+    cube(lower=lambda x: bare.bind(x))
+    f = difflang.loads("extern op cube(x: f64[n]) -> f64[n]\nfn f(x: f64[n]) -> f64 = sum(cube(x))").f
+    assert "2 | fn f" in refused("DL1271", "JAX cannot lower this program for `cpu`", lambda: f(X))
+
+
 def test_a_kernel_of_pallas() -> None:
     from jax.experimental import pallas as pl
 
