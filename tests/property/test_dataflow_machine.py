@@ -13,12 +13,14 @@ from difflang.ad.expand_derivatives import differentiate
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import random_placement
 from difflang.dataflow.run_dataflow import RunOptions, run_dataflow
+from difflang.gradcheck.op_calls import calls_of
+from difflang.gradcheck.op_derivatives import jvp_graph, vjp_graph
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import numpy_dtype
 from support.nightly import by_day
-from support.op_calls import DIFFERENTIABLE, calls_of, pulled, pushed
+from support.op_calls import DIFFERENTIABLE
 from support.program_graphs import graph, point
 from support.random_graphs import numbers, random_graph
 from support.seeds import SEEDS
@@ -64,7 +66,7 @@ def test_derivatives_of_every_op(op: Op) -> None:
     if call is None:
         pytest.skip("no sample with a derivative")
     rng = np.random.default_rng(1)
-    for derived in (pushed(call.graph(), call.wrt), pulled(call.graph(), call.wrt)):
+    for derived in (jvp_graph(call.graph(), call.wrt), vjp_graph(call.graph(), call.wrt)):
         more = [np.asarray(rng.normal(size=p.type.shape)).astype(x) for p, x in more_params(derived, call.arrays)]
         check_machine(derived, [*call.arrays, *more], 1)
 
