@@ -55,8 +55,7 @@ class WorkerHandle:
         try:
             sock = socket.create_connection(self.address, timeout=START_SECONDS)
             connection = Connection(sock)
-            prove_token(connection, token, first=True)
-            sock.settimeout(None)
+            prove_token(connection, token, first=True, seconds=START_SECONDS)
         except (OSError, WireError) as error:
             self.fail(str(error))
         self.connection = connection

@@ -24,11 +24,11 @@ class Inbox:
 
     def __init__(self) -> None:
         self.queue: SimpleQueue[Arrival] = SimpleQueue()
-        self.heard: dict[int, float] = {}  # when each peer was heard last
+        self.connections: dict[int, Connection] = {}
 
     def listen(self, peer: int, connection: Connection) -> None:
         """Read the messages of a peer from now on, in a thread of its own."""
-        self.heard[peer] = monotonic()
+        self.connections[peer] = connection
 
         def read() -> None:
             while True:
@@ -37,7 +37,6 @@ class Inbox:
                 except WireError as error:
                     self.queue.put((peer, error, None))
                     return
-                self.heard[peer] = monotonic()
                 if message.get("kind") != "alive":
                     self.queue.put((peer, message, value))
 
@@ -45,7 +44,7 @@ class Inbox:
 
     def check_heard(self, peer: int, timeout: float) -> None:
         """Errors: WireError if the peer was not heard for so many seconds."""
-        if monotonic() - self.heard[peer] > timeout:
+        if monotonic() - self.connections[peer].heard > timeout:
             raise WireError(f"it was silent for {timeout:g} seconds")
 
     def get(self, timeout: float) -> Arrival | None:

@@ -13,6 +13,7 @@ import secrets
 import socket
 import struct
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import ml_dtypes  # noqa: F401  # pyright: ignore  teaches NumPy the name bfloat16
@@ -22,6 +23,7 @@ from difflang.ops.loop.reversible_loop import UnrestoredHistory
 
 MAX_HEADER_BYTES = 256 << 20  # graphs are in headers
 MAX_BODY_BYTES = 4 << 30
+MAX_HANDSHAKE_BYTES = 4096  # whoever has not proved the token yet may not send more
 SEND_SECONDS = 10
 MAX_NESTING = 64  # of histories in histories
 NONCE_BYTES = 32
@@ -46,6 +48,7 @@ class Connection:
         limit = struct.pack("ll", SEND_SECONDS, 0) if os.name == "posix" else SEND_SECONDS * 1000
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.sock, self.lock = sock, threading.Lock()
+        self.heard = monotonic()  # when bytes came last
 
     def send(self, message: Message, value: Any = None) -> None:
         """A message, and a value: an array, a history, or the empty tuple of an effect. Errors: WireError."""
@@ -59,31 +62,35 @@ class Connection:
         except OSError as error:
             raise WireError(str(error)) from None
 
-    def receive(self) -> tuple[Message, Any]:
-        """The next message and its value. Errors: WireError."""
-        magic, header, body = PREFIX.unpack(self.read(PREFIX.size))
+    def receive(self, *, handshake: float | None = None) -> tuple[Message, Any]:
+        """The next message and its value; in a handshake a small one, before that time. Errors: WireError."""
+        magic, header, body = PREFIX.unpack(self.read(PREFIX.size, handshake))
         if magic != MAGIC:
             raise WireError("it does not speak this protocol")
-        if header > MAX_HEADER_BYTES or body > MAX_BODY_BYTES:
+        most = (MAX_HEADER_BYTES, MAX_BODY_BYTES) if handshake is None else (MAX_HANDSHAKE_BYTES, 0)
+        if header > most[0] or body > most[1]:
             raise WireError(f"its message of {header + body:,} bytes is too large")
-        head, rest = self.read(header), self.read(body)
+        head, rest = self.read(header, handshake), self.read(body, handshake)
         try:
             message = json.loads(head)
             value = decode_value(message.pop("value"), memoryview(rest), [0], 0)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise WireError(f"its message cannot be read: {error}") from None
         return message, value
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, before: float | None = None) -> bytes:
         found = bytearray()
         while len(found) < size:
             try:
+                if before is not None:
+                    self.sock.settimeout(max(before - monotonic(), 1e-3))
                 part = self.sock.recv(min(size - len(found), 1 << 20))
             except OSError as error:
                 raise WireError(str(error)) from None
             if not part:
                 raise WireError("it closed the connection")
             found += part
+            self.heard = monotonic()
         return bytes(found)
 
     def close(self) -> None:
@@ -135,19 +142,26 @@ def decode_value(described: Any, body: memoryview, at: list[int], depth: int) ->
 # ---- Handshake
 
 
-def prove_token(connection: Connection, token: str, *, first: bool) -> None:
-    """Both sides prove that they know the token, without sending it. Errors: WireError if the other does not."""
+def prove_token(connection: Connection, token: str, *, first: bool, seconds: float = 10.0) -> None:
+    """Both sides prove that they know the token, without sending it, and in time.
+
+    Errors: WireError if the other side does not.
+    """
+    before = monotonic() + seconds
     mine, key = secrets.token_hex(NONCE_BYTES), token.encode()
     if first:
         connection.send({"nonce": mine})
-    theirs = text_of(connection.receive()[0], "nonce")
+    theirs = text_of(connection.receive(handshake=before)[0], "nonce")
     if not first:
         connection.send({"nonce": mine})
     sides = ("first", "second") if first else ("second", "first")
     connection.send({"proof": proof(key, sides[0], mine, theirs)})
     wanted = proof(key, sides[1], theirs, mine)
-    if not hmac.compare_digest(text_of(connection.receive()[0], "proof"), wanted):
+    found = text_of(connection.receive(handshake=before)[0], "proof")
+    # Bytes, since texts that are not ASCII are not compared.
+    if not hmac.compare_digest(found.encode(errors="replace"), wanted.encode()):
         raise WireError("it does not know the token of this run")
+    connection.sock.settimeout(None)
 
 
 def proof(key: bytes, side: str, own: str, other: str) -> str:

@@ -36,10 +36,8 @@ def serve(listener: socket.socket, token: str, timeout: float, report: Callable[
         peer = f"the coordinator at {host}:{port}"
         connection = Connection(sock)
         try:
-            sock.settimeout(HANDSHAKE_SECONDS)
-            prove_token(connection, token, first=False)
-            sock.settimeout(None)
-        except (WireError, TimeoutError) as error:
+            prove_token(connection, token, first=False, seconds=HANDSHAKE_SECONDS)
+        except WireError as error:
             report(f"{peer} was refused: {error}")
             connection.close()
             continue

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.dataflow.coordinator import TOKEN_VARIABLE, Cluster
 from difflang.dataflow.machine import Machine, placement_by_name
 from difflang.dataflow.placement import equations_in_order, random_placement
+from difflang.dataflow.process_loop import Inbox
 from difflang.dataflow.wire_format import PREFIX, Connection, WireError, decode_value, encode_value, prove_token
 from difflang.dataflow.worker import serve
 from difflang.ir.graph import Graph
@@ -176,6 +179,75 @@ def test_garbage_to_a_worker_is_refused_and_it_goes_on(monkeypatch: pytest.Monke
     assert len(said) == 1 and "was refused: it does not speak this protocol" in said[0]
 
 
+def hello(proof: str) -> bytes:
+    """What a peer sends that does not know the token."""
+    heads = [json.dumps({**said, "value": None}).encode() for said in ({"nonce": "1"}, {"proof": proof})]
+    return b"".join(PREFIX.pack(b"DFL1", len(head), 0) + head for head in heads)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (PREFIX.pack(b"DFL1", 2, 2**31), "is too large"),
+        (PREFIX.pack(b"DFL1", 2**20, 0), "is too large"),
+        (hello("\u00e9"), "does not know the token"),
+        (hello("\ud800"), "does not know the token"),
+    ],
+)
+def test_a_worker_survives_who_has_not_proved_the_token(sent: bytes, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(monkeypatch) as (address, said):
+        with socket.create_connection(address) as sock:
+            sock.sendall(sent)
+            sock.settimeout(5.0)
+            while sock.recv(4096):
+                pass
+        with socket.create_connection(address) as sock:
+            prove_token(connection := Connection(sock), TOKEN, first=True)
+            connection.send({"kind": "goodbye"})
+    assert len(said) == 1 and why in said[0]
+
+
+def pair() -> tuple[Connection, socket.socket]:
+    one, other = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    with one:
+        other.connect(one.getsockname())
+        return Connection(one.accept()[0]), other
+
+
+def test_a_handshake_that_trickles_ends_in_time() -> None:
+    ours, theirs = pair()
+    stopped = threading.Event()
+
+    def trickle() -> None:
+        for byte in PREFIX.pack(b"DFL1", 4000, 0) * 9:
+            with suppress(OSError):
+                theirs.send(bytes([byte]))
+            if stopped.wait(0.02):
+                return
+
+    threading.Thread(target=trickle, daemon=True).start()
+    begin = monotonic()
+    with pytest.raises(WireError):
+        prove_token(ours, TOKEN, first=False, seconds=0.2)
+    stopped.set()
+    assert monotonic() - begin < 1.0
+    ours.close()
+    theirs.close()
+
+
+def test_a_peer_is_heard_while_a_long_message_comes() -> None:
+    ours, theirs = pair()
+    inbox = Inbox()
+    inbox.listen(1, ours)
+    theirs.sendall(PREFIX.pack(b"DFL1", 1000, 0))
+    for _ in range(6):
+        sleep(0.05)
+        theirs.sendall(b" ")
+    sleep(0.02)
+    inbox.check_heard(1, 0.2)
+    theirs.close()
+
+
 def impostor(*messages: dict[str, Any]) -> Answer:
     """A peer that knows the token, and then says something wrong."""
 
@@ -242,10 +314,17 @@ def as_array(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     "described",
-    [{"dtype": "O", "shape": []}, {"dtype": "float64", "shape": [-1]}, {"dtype": "float64", "shape": [9]}, {}, 3],
+    [
+        {"dtype": "O", "shape": []},
+        {"dtype": "float64", "shape": [0, 10**30]},
+        {"dtype": "float64", "shape": [-1]},
+        {"dtype": "float64", "shape": [9]},
+        {},
+        3,
+    ],
 )
 def test_what_describes_no_numbers_is_refused(described: Any) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError)):
+    with pytest.raises((ValueError, KeyError, TypeError, OverflowError)):
         decode_value(described, memoryview(b"12345678"), [0], 0)
 
 
