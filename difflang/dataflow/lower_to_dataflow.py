@@ -1,4 +1,4 @@
-"""Lowering of a graph to the nodes of the dataflow machine. Ops with regions say how by their `dataflow_lower_rule`."""
+"""Lowering of a graph to the nodes of the dataflow machine. Ops with regions say how by their `RegionRules`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lower_to_dataflow(graph: Graph, placement: Placement | None = None, devices:
 
 
 class NodeBuilder:
-    """Makes nodes; what `Op.dataflow_lower_rule` receives, see `ops.region_interface.DataflowLowering`."""
+    """Makes nodes; what `RegionRules.dataflow_lower_rule` receives, see `ops.region_interface.DataflowLowering`."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
@@ -61,8 +61,8 @@ class NodeBuilder:
         for eqn in graph.eqns:
             self.device, self.span = self.placement.get(eqn, 0), eqn.span
             operands = [ports[v] for v in eqn.operands]
-            rule = eqn.op.dataflow_lower_rule
-            found = self.equation(eqn, operands) if rule is None else rule(self, eqn, operands)
+            rules = eqn.op.regions
+            found = self.equation(eqn, operands) if rules is None else rules.dataflow_lower_rule(self, eqn, operands)
             ports.update(zip(eqn.results, found, strict=True))
         self.device, self.span = outer
         return [ports[r] for r in graph.results]

@@ -244,6 +244,16 @@ Trait = Literal[
 ]
 
 
+class RegionRules(Struct, frozen=True):
+    """What an op with regions says of them: how the dataflow machine runs them, and how values flow in and out.
+
+    `dataflow_lower_rule`: (lowering, eqn, ports) -> ports; see `ops.region_interface.DataflowLowering`.
+    """
+
+    dataflow_lower_rule: Callable[..., Any]
+    region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
+
+
 class Op(Struct, frozen=True, eq=False):
     """An op and every fact about it."""
 
@@ -260,10 +270,7 @@ class Op(Struct, frozen=True, eq=False):
     effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
     powers: Root | Factors | FactoredForm | None = None
     batch_rule: BatchRule | None = None
-    # For ops with regions: how values flow in and out of them.
-    region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
-    # (lowering, eqn, ports) -> ports: its regions on the dataflow machine; see `ops.region_interface.DataflowLowering`.
-    dataflow_lower_rule: Callable[..., Any] | None = None
+    regions: RegionRules | None = None  # of ops that have them
     movement: Fill | AxisPermutation | Window | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None
@@ -272,6 +279,10 @@ class Op(Struct, frozen=True, eq=False):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def region_dataflow(self) -> Callable[[Eqn], RegionDataflow] | None:
+        return self.regions.region_dataflow if self.regions is not None else None
 
     @property
     def elementwise(self) -> bool:

@@ -54,7 +54,7 @@ Port = Any
 
 
 class DataflowLowering(Protocol):
-    """Lowers regions to nodes of the dataflow machine: the first argument of `Op.dataflow_lower_rule`."""
+    """Lowers regions to nodes of the dataflow machine: the first argument of `RegionRules.dataflow_lower_rule`."""
 
     def graph(self, graph: Graph, inputs: Sequence[Port]) -> list[Port]: ...
     def cond(self, predicate: Port, inputs: Sequence[Port], regions: Sequence[Graph]) -> list[Port]: ...

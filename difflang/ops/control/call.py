@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -90,8 +90,7 @@ call = OPS.declare(
         call_reference,
         call_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
-        region_dataflow=call_dataflow,
-        dataflow_lower_rule=region_to_dataflow,
+        regions=RegionRules(region_to_dataflow, call_dataflow),
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
     )
 )

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -188,8 +188,7 @@ checkpoint = OPS.declare(
         checkpoint_lower,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
-        region_dataflow=checkpoint_dataflow,
-        dataflow_lower_rule=region_to_dataflow,
+        regions=RegionRules(region_to_dataflow, checkpoint_dataflow),
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode saves the operands and the
         other results, and recomputes the rest in an equation with `recompute` set, which nothing is moved into or out
         of. With `min_cut` it also saves the least from which no product, sum or draw need be recomputed.""",

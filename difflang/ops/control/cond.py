@@ -9,7 +9,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.array_types import Array, JaxArray
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import BOOL, Tensor, Type
 from difflang.ops.ad_interface import (
@@ -214,8 +214,7 @@ cond = OPS.declare(
         cond_lower,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize_cond, jvp=cond_jvp, transpose=transpose_cond),
-        region_dataflow=cond_dataflow,
-        dataflow_lower_rule=cond_to_dataflow,
+        regions=RegionRules(cond_to_dataflow, cond_dataflow),
         doc="""cond(pred, *operands) {then} {else}: the results of the region that `pred` chooses; the other does not
         run. Kinks: the derivative is that of the branch taken.""",
     )

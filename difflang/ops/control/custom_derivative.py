@@ -14,7 +14,7 @@ from typing import NoReturn
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -177,7 +177,7 @@ custom_derivative = OPS.declare(
             without_derivative=as_primal_call,
             custom_rule_name=lambda eqn: eqn.attrs["name"],
         ),
-        dataflow_lower_rule=region_to_dataflow,
+        regions=RegionRules(region_to_dataflow),
         doc="""custom_derivative(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent
         of each that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )

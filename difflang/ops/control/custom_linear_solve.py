@@ -12,7 +12,7 @@ from functools import reduce
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
@@ -156,7 +156,7 @@ custom_linear_solve = OPS.declare(
             linear_in=linear_in,
             custom_rule_name=lambda eqn: eqn.regions[0].name,
         ),
-        dataflow_lower_rule=region_to_dataflow,
+        regions=RegionRules(region_to_dataflow),
         doc="""custom_linear_solve(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in
         `solve`. `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )

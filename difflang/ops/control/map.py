@@ -11,7 +11,7 @@ from difflang.ir.array_types import Jax, JaxArray
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor, Type, sequence_item_type, stacked_type
@@ -302,8 +302,7 @@ map_ = OPS.declare(
         map_reference,
         map_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
-        region_dataflow=map_dataflow,
-        dataflow_lower_rule=map_to_dataflow,
+        regions=RegionRules(map_to_dataflow, map_dataflow),
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
         size `length`.""",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, TypeSolver
+from difflang.ir.op import OPS, EquationRules, MaybeValue, Op, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
@@ -117,8 +117,7 @@ invertible = OPS.declare(
         invertible_reference,
         invertible_lower,
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose, without_derivative=as_primal_call),
-        region_dataflow=invertible_dataflow,
-        dataflow_lower_rule=region_to_dataflow,
+        regions=RegionRules(region_to_dataflow, invertible_dataflow),
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
         that state and the others, and gives the state before.""",
     )

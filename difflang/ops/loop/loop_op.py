@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, EquationRules, Inactive, MaybeValue, Op, OperandRules, TypeSolver
+from difflang.ir.op import OPS, EquationRules, Inactive, MaybeValue, Op, OperandRules, RegionRules, TypeSolver
 from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type, sequence_item_type, stacked_type
@@ -281,8 +281,7 @@ loop = OPS.declare(
         loop_lower,
         traits=("fusion barrier",),
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
-        region_dataflow=loop_dataflow,
-        dataflow_lower_rule=loop_to_dataflow,
+        regions=RegionRules(loop_to_dataflow, loop_dataflow),
         doc="""loop(limit, *consts, *carry, *xs) {step} [{go}]: at most `limit` steps, and only while `go`. It gives the
         number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
         a negative limit is none; without one it is no step.
