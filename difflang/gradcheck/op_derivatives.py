@@ -25,8 +25,8 @@ from difflang.gradcheck.op_calls import (
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate, evaluate_eqn
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
+from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.op_factories import UniformSamples
 
 
@@ -34,7 +34,6 @@ def jvp_graph(f: Graph, wrt: Mask) -> Graph:
     """params ++ tangents -> tangents of the results."""
     params, results = f.type
     tangents = [p for p, w in zip(params, wrt, strict=True) if w]
-    jvp = OPS["jvp"]
     return differentiate(
         build_region([*params, *tangents], lambda *vs: jvp(*vs, regions=(f,), wrt=wrt)[len(results) :], "jvp")
     )
@@ -44,7 +43,6 @@ def vjp_graph(f: Graph, wrt: Mask) -> Graph:
     """params ++ cotangents of the results that have one -> cotangents of the params."""
     params, results = f.type
     cotangents = [r for r in results if r.tangent is not None]
-    vjp = OPS["vjp"]
     return differentiate(
         build_region([*params, *cotangents], lambda *vs: vjp(*vs, regions=(f,), wrt=wrt)[len(results) :], "vjp")
     )

@@ -31,7 +31,7 @@ from difflang.lower.capacity import INITIAL_CAPACITY
 from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
 from difflang.ops.control.derivative_operators import vjp
 from difflang.tools.check_grad import matches_wrt
-from difflang.tools.compare.comparison import Comparison, Way, repeated
+from difflang.tools.compare.comparison import Comparison, DerivativeMethod, repeated
 from difflang.tools.compare.difference_errors import (
     MAX_OPERATIONS,
     PointErrors,
@@ -132,7 +132,7 @@ def require_finite(graph: Graph, arrays: Sequence[Any], what: str) -> None:
 
 def measure_ways(
     graph: Graph, wrt: tuple[bool, ...], limit: int, errors: PointErrors
-) -> tuple[tuple[Way, ...], list[str]]:
+) -> tuple[tuple[DerivativeMethod, ...], list[str]]:
     """Each way with its cost and error, and notes on the costs. Errors: DL1012."""
     n, m = errors.numbers, errors.results
     push = jvp_graph(graph, wrt)
@@ -165,7 +165,7 @@ def pullback_graph(graph: Graph, wrt: tuple[bool, ...], limit: int, *, unit: boo
     return build_region([*types, *([] if unit else cotangents)], pull, graph.name)
 
 
-def symbolic_way(graph: Graph, places: Sequence[int]) -> Way:
+def symbolic_way(graph: Graph, places: Sequence[int]) -> DerivativeMethod:
     """One expression for each parameter and result, and the operations of all of them, written out."""
     results = sum(r.type.tangent is not None for r in graph.results)
     try:
@@ -173,7 +173,7 @@ def symbolic_way(graph: Graph, places: Sequence[int]) -> Way:
         total = sum(expression_size(g, lambda eqn: as_integer(Cost(equation_operations(eqn)))) for g in found)
     except (NoExpression, DifflangError):
         total = None
-    return Way("symbolic", len(places) * results, "expression", None, total)
+    return DerivativeMethod("symbolic", len(places) * results, "expression", None, total)
 
 
 def error_notes(errors: PointErrors, at: GraphAtPoint) -> list[str]:

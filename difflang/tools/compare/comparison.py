@@ -16,7 +16,7 @@ from difflang.tools.cost import ProgramCost
 PLURALS = {"run": "runs", "pass": "passes", "expression": "expressions"}
 
 
-class Way(Struct, frozen=True):
+class DerivativeMethod(Struct, frozen=True):
     """One way to the derivative in all numbers of the parameters.
 
     `times` are its runs or passes, `operations` those of one of them, `in_all` of all, `memory` the bytes at its peak,
@@ -33,9 +33,9 @@ class Way(Struct, frozen=True):
     step: float | None = None
 
 
-def repeated(name: str, times: int, unit: str, cost: ProgramCost, error: Sequence[float] = ()) -> Way:
+def repeated(name: str, times: int, unit: str, cost: ProgramCost, error: Sequence[float] = ()) -> DerivativeMethod:
     """A way that runs one program several times; `error` is that at its best, and the step there."""
-    return Way(name, times, unit, cost.operations, times * cost.operations, cost.peak, *error)
+    return DerivativeMethod(name, times, unit, cost.operations, times * cost.operations, cost.peak, *error)
 
 
 class Comparison(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Comparison(Struct, frozen=True):
     call: str
     value: str
     wrt: tuple[str, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[DerivativeMethod, ...]
     along: str
     orders: tuple[OrderSize, ...]
     errors: PointErrors
