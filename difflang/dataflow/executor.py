@@ -62,7 +62,7 @@ class Iteration:
     def __init__(self, run: FrameRun | None, number: int, tag: Tag) -> None:
         self.run, self.number, self.tag = run, number, tag
         self.under_way = 0  # tokens on their way here, Recvs that wait, and frames that were entered from here
-        self.waiting: dict[DataflowNode, list[DataflowToken | None]] = {}
+        self.waiting: dict[DataflowNode, dict[int, DataflowToken]] = {}  # by input
         self.frames: dict[Frame, FrameRun] = {}
 
 
@@ -165,19 +165,16 @@ class DeviceExecutor:
         if node.loops or len(node.inputs) == 1:
             self.fire(node, (token,), iteration)
             return
-        slots = iteration.waiting.get(node)
-        if slots is None:
-            slots = iteration.waiting[node] = [None] * len(node.inputs)
+        slots = iteration.waiting.setdefault(node, {})
         slots[slot] = token
-        tokens = [t for t in slots if t is not None]
-        complete = len(tokens) == len(slots)
+        complete = len(slots) == len(node.inputs)
         if complete:
             del iteration.waiting[node]
         if node.kind == "Merge":
-            if not token.dead or (complete and all(t.dead for t in tokens)):
+            if not token.dead or (complete and all(t.dead for t in slots.values())):
                 self.fire(node, (token,), iteration)
         elif complete:
-            self.fire(node, tokens, iteration)
+            self.fire(node, [slots[i] for i in range(len(slots))], iteration)
 
     def fire(self, node: DataflowNode, tokens: Sequence[DataflowToken], iteration: Iteration) -> None:
         begin = perf_counter() if self.observe is not None else 0.0

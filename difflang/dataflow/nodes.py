@@ -24,8 +24,6 @@ Kind = Literal[
     "Recv",
 ]
 
-CONTROL_KINDS: tuple[Kind, ...] = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "Send", "Recv")
-
 
 class Frame(Struct, frozen=True, eq=False):
     """One loop in the program; each time that it is entered, its iterations have a life of their own."""

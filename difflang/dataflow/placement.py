@@ -82,7 +82,7 @@ class PlacementRule(Struct, frozen=True):
     """What a line of a placement says: equations from these lines of a source, of this op, or all others."""
 
     device: int
-    source: str = ""  # its name ends like this
+    source: str = ""  # its name, or the last parts of its path
     first: int = 0
     last: int = 0
     op: str = ""
@@ -92,14 +92,15 @@ class PlacementRule(Struct, frozen=True):
             return eqn.op.name == self.op
         if not self.first:
             return True
-        if eqn.span is NO_SPAN or not eqn.span.source.name.endswith(self.source):
+        name = eqn.span.source.name
+        if eqn.span is NO_SPAN or not (not self.source or name == self.source or name.endswith(f"/{self.source}")):
             return False
         return self.first <= eqn.span.position[0] <= self.last
 
 
 RULE = re.compile(
-    r"(?:line\s+(?:(?P<source>\S+):)?(?P<first>\d+)(?:\s*-\s*(?P<last>\d+))?|op\s+(?P<op>\w+)|(?P<rest>rest))"
-    r"\s*=\s*(?P<device>\d+)"
+    r"(?:line\s+(?:(?P<source>\S+):)?(?P<first>\d{1,9})(?:\s*-\s*(?P<last>\d{1,9}))?|op\s+(?P<op>\w+)|(?P<rest>rest))"
+    r"\s*=\s*(?P<device>\d{1,9})"
 )
 FORMS = "write `line 3 = 1`, `line model.dfl:3-7 = 1`, `op sin = 2` or `rest = 0`; the last line that fits counts"
 
@@ -136,9 +137,14 @@ def parse_rules(source: Source, devices: int) -> Iterator[PlacementRule]:
                 f"there is no device {device}", at, f"there are {count_of(devices, 'device')}, from 0"
             )
         if op and op not in OPS:
-            raise placement_error(f"there is no op `{op}`", at, suggestion(op, list(OPS)))
+            raise placement_error(f"there is no op `{op}`", at, suggestion(op, list(OPS), "`difflang ops` lists them"))
         first = int(found["first"] or 0)
-        yield PlacementRule(device, found["source"] or "", first, int(found["last"] or first), op)
+        last = int(found["last"] or first)
+        if found["first"] and not 1 <= first <= last:
+            raise placement_error(
+                "there are no such lines", at, "lines count from 1, and a range goes upwards: `line 3-7`"
+            )
+        yield PlacementRule(device, found["source"] or "", first, last, op)
 
 
 def placement_error(message: str, at: Span | None, help: str) -> DifflangError:

@@ -131,13 +131,16 @@ class Graph(GraphView):
             return self.dataflow().run(*arrays, **named)
         return run_graph(self, self._context, self._programs, (arrays, named), engine, self.can_fail)
 
-    def dataflow(self, devices: int = 1, place: Place = None, *, parallel_iterations: int = 32) -> DataflowMachine:
+    def dataflow(
+        self, devices: int = 1, place: Place = None, *, parallel_iterations: int = 32, record: bool = False
+    ) -> DataflowMachine:
         """The graph on a dataflow machine, where control flow is tokens: to see how it runs, on several devices.
 
         `place` says where: a function of each equation, the text of a placement, or `auto`; without it all is on device
-        0. At most `parallel_iterations` of a loop are under way. Errors: DL1260, here or where the machine is used.
+        0. At most `parallel_iterations` of a loop are under way. With `record` each node that fires is kept, for a
+        timeline. Errors: DL1260, here or where the machine is used.
         """
-        return DataflowMachine(self, self._context, self.can_fail, devices, place, parallel_iterations)
+        return DataflowMachine(self, self._context, self.can_fail, devices, place, parallel_iterations, record)
 
     # ---- Edits
 

@@ -35,7 +35,7 @@ class DataflowMachine:
 
     def __init__(
         self, graph: GraphView, context: RunContext, can_fail: bool, devices: int, place: Place,
-        parallel_iterations: int,
+        parallel_iterations: int, record: bool,
     ) -> None:  # fmt: skip
         for name, number in (("devices", devices), ("parallel_iterations", parallel_iterations)):
             if type(number) is not int or number < 1:
@@ -44,7 +44,7 @@ class DataflowMachine:
             way = 'a function of an equation, the text of a placement, or "auto"'
             raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
         self.graph, self.devices, self.place = graph, devices, place
-        self._machine = Machine(devices, self._placement, parallel_iterations, record=True)
+        self._machine = Machine(devices, self._placement, parallel_iterations, record=record)
         self._can_fail = can_fail
         self._context, self._programs = context, dict[tuple[tuple[str, int], ...], GraphProgram]()
 
@@ -112,9 +112,10 @@ class DataflowMachine:
         )
 
     def timeline(self) -> str:
-        """The latest run as a trace that Chrome's `about:tracing` and Perfetto open. Errors: DL1260 before a run."""
-        if self.last_run is None:
-            raise graph_error("DL1260", "there was no run yet", help="call `run(…)` first")
+        """The latest run as a trace that Chrome and Perfetto open. Errors: DL1260 without a record of one."""
+        if not self._machine.firings:
+            way = "make the machine with `g.dataflow(…, record=True)`, and call `run(…)`"
+            raise graph_error("DL1260", "no run was recorded", help=way)
         return chrome_trace(self._machine.firings)
 
     def _make(self, graph: IrGraph, context: RunContext, can_fail: bool) -> GraphProgram:

@@ -143,7 +143,7 @@ def test_a_token_without_a_partner_is_reported() -> None:
 
 
 def test_a_timeline_has_a_row_for_each_device() -> None:
-    machine = MODULE.steps.graph().dataflow(3, PLACE)
+    machine = MODULE.steps.graph().dataflow(3, PLACE, record=True)
     machine.run(0.5, 3)
     events = json.loads(machine.timeline())["traceEvents"]
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"device 0", "device 1", "device 2"}
@@ -171,6 +171,14 @@ def test_pictures_in_the_documentation_are_those_of_the_machine() -> None:
     assert re.findall(r"```mermaid\n(.*?)```", page, flags=re.DOTALL) == drawn
 
 
+def test_a_placement_names_a_file_by_its_last_parts() -> None:
+    graph = difflang.loads("fn f(x: f64) -> f64 = sin(x)", "nets/flow.dfl").f.graph().apply("inline")
+    placed = [
+        graph.dataflow(2, f"line {name}:1 = 1").counts["Send"] for name in ("flow.dfl", "nets/flow.dfl", "low.dfl")
+    ]
+    assert placed == [2, 2, 0]
+
+
 def code(call: Any) -> str:
     with pytest.raises(difflang.DifflangError) as caught:
         call()
@@ -187,4 +195,7 @@ def test_wrong_requests_are_refused() -> None:
     assert code(lambda: graph.dataflow(2, "op sinn = 1").text()) == "DL1260: there is no op `sinn`"
     assert code(lambda: graph.dataflow(2, "here = 1").text()) == "DL1260: this line places nothing"
     assert code(lambda: graph.dataflow().show("png")) == "DL1207: there is no format `png` of a picture"
-    assert code(lambda: graph.dataflow().timeline()) == "DL1260: there was no run yet"
+    assert code(lambda: graph.dataflow().timeline()) == "DL1260: no run was recorded"
+    assert code(lambda: graph.dataflow(2, "line 0 = 1").text()) == "DL1260: there are no such lines"
+    assert code(lambda: graph.dataflow(2, "line 5-3 = 1").text()) == "DL1260: there are no such lines"
+    assert code(lambda: graph.dataflow(2, f"line {'9' * 5000} = 1").text()) == "DL1260: this line places nothing"
