@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from select import select
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -21,6 +22,7 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.dataflow.executor import DeviceExecutor
 from difflang.dataflow.lower_to_dataflow import Placement
+from difflang.dataflow.nodes import DataflowProgram
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
@@ -33,6 +35,7 @@ from difflang.ir.op import OPS
 TOKEN_VARIABLE = "DIFFLANG_WORKER_TOKEN"
 START_SECONDS = 30.0  # a worker imports the package first
 END_SECONDS = 0.5  # a process that has closed its connection ends within this
+PACKAGE_FOLDER = str(Path(__file__).resolve().parents[2])
 LOCALHOST = "127.0.0.1"
 FAILURE_CODE = "DL1261"
 
@@ -85,8 +88,12 @@ def spawn_worker(device: int, token: str) -> WorkerHandle:
     modules = sorted({op.module for op in OPS.values()} & sys.modules.keys() - {"__main__"})
     plugins = [f"--plugin={module}" for module in modules]
     command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once", *plugins]
-    environment = {**os.environ, TOKEN_VARIABLE: token}
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    # What lies in the current folder must not stand in for a module; an interrupt is for this process, which ends them.
+    found = os.pathsep.join([PACKAGE_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, TOKEN_VARIABLE: token, "PYTHONSAFEPATH": "1", "PYTHONPATH": found}
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     return WorkerHandle(device, (LOCALHOST, 0), process)
 
 
@@ -115,6 +122,7 @@ class Cluster:
         self.inbox = Inbox()
         self.workers: dict[int, WorkerHandle] = {}
         self.heartbeat: Heartbeat | None = None
+        self.programs: dict[Graph, tuple[int, DataflowProgram]] = {}
 
     def start(self) -> None:
         """Start or find the workers. Errors: DL1261 if one does not start, is not there, or does not know the token."""
@@ -135,10 +143,11 @@ class Cluster:
             self.heartbeat.end()
         # Workers report only what went wrong on the machine, not every error of the program.
         first = error.diagnostics[0] if isinstance(error, DifflangError) else None
-        self.close(first.message if first is not None and first.code == FAILURE_CODE else "")
+        interrupted = error is not None and not isinstance(error, Exception | SystemExit)
+        self.close(first.message if first is not None and first.code == FAILURE_CODE else "", at_once=interrupted)
 
-    def close(self, why: str) -> None:
-        """Say goodbye, or why the run stopped, and wait for processes that were started here."""
+    def close(self, why: str, *, at_once: bool = False) -> None:
+        """Say goodbye, or why the run stopped, and wait for processes that were started here, or end them at once."""
         message = {"kind": "stop", "text": why} if why else {"kind": "goodbye"}
         for worker in self.workers.values():
             if worker.connection is not None:
@@ -147,7 +156,7 @@ class Cluster:
         for worker in self.workers.values():
             if worker.process is not None:
                 try:
-                    worker.process.wait(timeout=self.timeout)
+                    worker.process.wait(timeout=0.0 if at_once else self.timeout)
                 except subprocess.TimeoutExpired:
                     worker.process.kill()
                     worker.process.wait()
@@ -159,31 +168,39 @@ class Cluster:
     def run(
         self, graph: Graph, placement: Placement, arrays: Sequence[Any], options: RunOptions
     ) -> tuple[list[Any], RunStatistics]:
-        """The results of a graph, and what happened on all devices.
+        """The results of a graph, and what happened on all devices. The placement is read when the graph is new.
 
         Errors: DL1233 if it calls a Python function; DL1261 if a worker fails or is silent, or all wait for each other.
         """
         if self.heartbeat is None:
             self.start()
-        return ClusterRun(self, graph, placement, arrays, options).run()
+        if graph not in self.programs:
+            self.send_graph(graph, placement)
+        number, program = self.programs[graph]
+        return ClusterRun(self, number, program, arrays, options).run()
+
+    def send_graph(self, graph: Graph, placement: Placement) -> None:
+        """Give a graph a number and, once for all its runs, to each worker."""
+        number = len(self.programs)
+        message: Message = {
+            "kind": "graph", "number": number, "graph": graph_to_json(graph), "devices": self.devices,
+            "placement": [placement.get(eqn, 0) for eqn in equations_in_order(graph)],
+        }  # fmt: skip
+        for worker in self.workers.values():
+            worker.send({**message, "device": worker.device})
+        self.programs[graph] = number, dataflow_program(graph, placement, self.devices)
 
 
 class ClusterRun:
-    """One run of a graph."""
+    """One run of the graph with a number."""
 
     def __init__(
-        self, cluster: Cluster, graph: Graph, placement: Placement, arrays: Sequence[Any], options: RunOptions
+        self, cluster: Cluster, number: int, program: DataflowProgram, arrays: Sequence[Any], options: RunOptions
     ) -> None:
-        self.cluster, self.options, self.workers = cluster, options, cluster.workers
-        message: Message = {
-            "kind": "run", "graph": graph_to_json(graph), "devices": cluster.devices,
-            "placement": [placement.get(eqn, 0) for eqn in equations_in_order(graph)],
-            "parallel_iterations": options.parallel_iterations,
-        }  # fmt: skip
+        self.cluster, self.options, self.workers, self.program = cluster, options, cluster.workers, program
         for worker in self.workers.values():
             worker.forwarded, worker.status = 0, {}
-            worker.send({**message, "device": worker.device})
-        self.program = dataflow_program(graph, placement, cluster.devices)
+            worker.send({"kind": "run", "number": number, "parallel_iterations": options.parallel_iterations})
         self.network = RemoteNetwork(self.post)
         self.device = DeviceExecutor(
             0, self.program.of_device(0), self.program.results, self.network, observe=options.observe,
@@ -229,7 +246,7 @@ class ClusterRun:
                 case "text":
                     self.options.text_sink(int(message["site"]), str(message["text"]))
                 case "idle":
-                    worker.status = message
+                    worker.status = {name: message[name] for name in ("finished", "received", "expected", "report")}
                 case "failed":
                     worker.fail(str(message["text"]))
                 case kind:

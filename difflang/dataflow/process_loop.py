@@ -78,10 +78,9 @@ class RemoteNetwork(LocalNetwork):
 
     def __init__(self, post: Callable[[int, Message, Any], None]) -> None:
         super().__init__()
-        self.post, self.posted = post, 0
+        self.post = post
 
     def send(self, key: str, tag: Tag, device: int, token: DataflowToken) -> None:
-        self.posted += 1
         message = {"kind": "token", "to": device, "key": key, "tag": tag, "dead": token.dead, "depth": token.depth}
         self.post(device, message, token.value)
 

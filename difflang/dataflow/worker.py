@@ -9,6 +9,7 @@ from typing import Any
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.dataflow.executor import DeviceExecutor
+from difflang.dataflow.nodes import DataflowNode
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
@@ -80,6 +81,7 @@ class Work:
         self.connection = connection
         self.network = RemoteNetwork(lambda device, message, value: connection.send(message, value))
         self.device: DeviceExecutor | None = None
+        self.programs: dict[int, tuple[int, list[DataflowNode]]] = {}  # the device and its nodes, by graph
         self.received = 0
         self.reported = False  # whether it was said that nothing is left to do
 
@@ -91,6 +93,8 @@ class Work:
         """Errors: WireError for a message that is none of a coordinator's."""
         self.reported = False
         match message.get("kind"):
+            case "graph":
+                self.keep_graph(message)
             case "run":
                 self.begin(message)
             case "token":
@@ -101,20 +105,28 @@ class Work:
             case kind:
                 raise WireError(f"it sent {kind!r}")
 
-    def begin(self, message: Message) -> None:
-        """Make the program of a run, and fire what waits for nothing."""
-        self.network = RemoteNetwork(lambda device, message, value: self.connection.send(message, value))
-        self.received = 0
+    def keep_graph(self, message: Message) -> None:
+        """Make the nodes of this device for a graph, which runs name by its number."""
         try:
             graph, placed = graph_from_json(message["graph"]), message["placement"]
             placement = dict(zip(equations_in_order(graph), map(int, placed), strict=True))
-            number = int(message["device"])
+            device = int(message["device"])
             program = dataflow_program(graph, placement, int(message["devices"]))
-            self.device = DeviceExecutor(
-                number, program.of_device(number), (), self.network,
-                parallel_iterations=int(message["parallel_iterations"]), text_sink=self.say,
-            )  # fmt: skip
+            self.programs[int(message["number"])] = device, program.of_device(device)
         except (KeyError, TypeError, ValueError, DifflangError) as error:
+            raise WireError(f"it sent a graph that cannot be read: {error}") from None
+
+    def begin(self, message: Message) -> None:
+        """Begin a run, and fire what waits for nothing."""
+        self.network = RemoteNetwork(lambda device, message, value: self.connection.send(message, value))
+        self.received = 0
+        try:
+            number, nodes = self.programs[int(message["number"])]
+            self.device = DeviceExecutor(
+                number, nodes, (), self.network, parallel_iterations=int(message["parallel_iterations"]),
+                text_sink=self.say,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"it sent a run that cannot be read: {error}") from None
         self.device.start(())
 
@@ -138,7 +150,7 @@ class Work:
             self.reported = True
             expected = [] if device.finished else [key for key, _ in device.expected.values()][:3]
             self.connection.send({
-                "kind": "idle", "finished": device.finished, "received": self.received, "posted": self.network.posted,
+                "kind": "idle", "finished": device.finished, "received": self.received,
                 "expected": expected, "report": device.report(),
             })  # fmt: skip
             if device.finished:

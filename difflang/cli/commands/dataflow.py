@@ -134,7 +134,8 @@ def worker(listen: str, once: bool, peer_timeout: float) -> None:
         token = secrets.token_hex(16)
         click.echo(f"{TOKEN_VARIABLE}={token}", err=True)
     try:
-        listener = socket.create_server((host.strip("[]"), int(port)))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host.strip("[]"), int(port)), family=family)
     except OSError as error:
         raise click.BadParameter(f"cannot listen there: {error.strerror or error}", param_hint="--listen") from None
     address = listener.getsockname()

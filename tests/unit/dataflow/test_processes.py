@@ -110,6 +110,19 @@ def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.Mon
     assert said == []
 
 
+def test_a_graph_is_sent_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    send = Connection.send
+    monkeypatch.setattr(Connection, "send", lambda c, m, v=None: (sent.append(m.get("kind", "")), send(c, m, v))[1])
+    with worker(monkeypatch) as (address, _), Cluster(2, [address]) as cluster:
+        machine = Machine(2, lambda g: random_placement(g, 2, 1), cluster=cluster)
+        graph = finished(MODULE.long)
+        for steps in (1, 2, 3):
+            (got,) = machine.evaluate(graph, 0.5, np.int32(steps))
+            assert got == evaluate(graph, np.float64(0.5), np.int32(steps))[0]
+    assert (sent.count("graph"), sent.count("run")) == (1, 3)
+
+
 def test_a_worker_that_is_killed_is_named() -> None:
     cluster = Cluster(2)
     cluster.start()
@@ -272,8 +285,12 @@ def impostor(*messages: dict[str, Any]) -> Answer:
         ({"kind": "token", "to": 0, "key": "x", "tag": "no", "dead": 0, "depth": 0}, "it sent no token"),
         ({"kind": "token", "to": 7, "key": "x", "tag": [], "dead": 0, "depth": 0}, "a message without 7"),
         ({"kind": "what"}, "it sent 'what'"),
+        ({"kind": "idle", "finished": True}, "a message without 'received'"),
         ({"kind": "failed", "text": "no memory"}, "failed: no memory"),
-        ({"kind": "idle", "finished": False, "received": 10**6, "expected": []}, "was silent for 1 seconds"),
+        (
+            {"kind": "idle", "finished": False, "received": 10**6, "expected": [], "report": {}},
+            "was silent for 1 seconds",
+        ),
     ],
 )
 def test_a_worker_that_says_something_wrong_ends_the_run(
