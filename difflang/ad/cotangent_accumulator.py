@@ -6,8 +6,11 @@ padding each with zeros and adding would go through the whole array once per sli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from heapq import heappop, heappush
+
+from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
@@ -20,11 +23,25 @@ from difflang.ops.elementwise.comparison_and_logic import logical_and, logical_n
 AxisWindow = tuple[int, int]  # start and stop along an axis
 
 
-class CotangentAccumulator:
-    """The cotangents of each value so far, and the masks of those that a choice makes exactly zero in part."""
+class CotangentSum(Struct, frozen=True):
+    """How several cotangents of one value are summed: `sum(builder, cotangents)`, for the tangents in `tangents`."""
 
-    def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
+    tangents: set[Value]
+    sum: Callable[[Builder, Sequence[Value]], Value]
+
+
+class CotangentAccumulator:
+    """The cotangents of each value so far, and the masks of those that a choice makes exactly zero in part.
+
+    They are added as they come, but where `total` says otherwise: those are collected, and summed at the end.
+    """
+
+    def __init__(
+        self, builder: Builder, choices: Mapping[Value, Value] | None = None, total: CotangentSum | None = None
+    ) -> None:
         self.builder = builder
+        self.total = total
+        self.collected: dict[Value, list[Value]] = {}
         self.whole: dict[Value, Value] = {}
         self.slices: dict[Value, dict[int, dict[AxisWindow, Value]]] = {}
         # By cotangent: it is exactly zero except where the mask holds.
@@ -33,20 +50,37 @@ class CotangentAccumulator:
 
     def add(self, value: Value, ct: Value) -> None:
         """Add a cotangent of a value."""
-        self.whole[value] = self.sum(self.whole.get(value), ct)
+        if self.total is not None and value in self.total.tangents:
+            self.collected.setdefault(value, []).append(ct)
+        else:
+            self.whole[value] = self.sum(self.whole.get(value), ct)
 
     def add_slice(self, value: Value, axis: int, window: AxisWindow, ct: Value) -> None:
         """Add a cotangent of a slice of a value."""
         part = self.slices.setdefault(value, {}).setdefault(axis, {})
-        part[window] = self.sum(part.get(window), ct)
+        if window in part and self.total is not None and value in self.total.tangents:
+            self.add(value, self.join_slices([(window, ct)], axis, value))
+        else:
+            part[window] = self.sum(part.get(window), ct)
 
     def take(self, value: Value) -> MaybeValue:
         """Remove a value's cotangents and return their sum, `None` if there are none."""
-        total = self.whole.pop(value, None)
         for axis, parts in self.slices.pop(value, {}).items():
             for row in nonoverlapping_rows(parts.items()):
-                total = self.sum(total, self.join_slices(row, axis, value))
-        return total
+                self.add(value, self.join_slices(row, axis, value))
+        collected = self.collected.pop(value, [])
+        return self.sum_all(collected) if collected else self.whole.pop(value, None)
+
+    def sum_all(self, cts: Sequence[Value]) -> Value:
+        """The sum of cotangents as `total` makes it; like any sum, it is zero where all of them are exactly zero."""
+        if self.total is None or len(cts) == 1:
+            return cts[0]
+        whole = self.total.sum(self.builder, cts)
+        masks = [self.masks.get(ct) for ct in cts]
+        known = [mask for mask in masks if mask is not None]
+        if len(known) == len(masks):
+            self.masks[whole] = reduce(or_choices, dict.fromkeys(known))
+        return whole
 
     def sum(self, before: MaybeValue, ct: Value) -> Value:
         """The sum of two cotangents."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from difflang.ad.cotangent_accumulator import CotangentAccumulator
+from difflang.ad.cotangent_accumulator import CotangentAccumulator, CotangentSum
 from difflang.base.diagnostics import InternalError
+from difflang.base.source import backward_span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import MaybeValue, UndefinedPrimal, ValueRule, Window
@@ -87,27 +88,29 @@ def pullback(
     linear: set[Value],
     cts: Sequence[tuple[Value, MaybeValue]],
     choices: Mapping[Value, Value] | None = None,
+    total: CotangentSum | None = None,
 ) -> CotangentAccumulator:
     """Emit in `builder` the equations that pull cotangents back through `eqns`, to the values in `linear`.
 
     `env` maps the values that are not linear to those in `builder`, `cts` pairs values with cotangents, and `choices`
-    maps cotangents to their masks. Returns the cotangents of the linear values that `eqns` do not define. Extends `env`
-    and `linear`.
+    maps cotangents to their masks. Returns the cotangents of the linear values that `eqns` do not define, which `total`
+    may sum in its own way. Extends `env` and `linear`.
     """
     # A result is linear as soon as one operand is; all other equations are evaluated before any cotangent is pulled.
     backwards: list[Eqn] = []
     for eqn in eqns:
         if linear.isdisjoint(eqn.operands):
-            env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
+            operands = tuple([env[v] for v in eqn.operands])
+            env.update(zip(eqn.results, builder.copy(eqn, operands, backward_span(eqn.span)), strict=True))
         else:
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
-    found = CotangentAccumulator(builder, choices)
+    found = CotangentAccumulator(builder, choices, total)
     for value, ct in cts:
         if ct is not None and value in linear:
             found.add(value, ct)
     for eqn in reversed(backwards):
-        builder.span = eqn.span
+        builder.span = backward_span(eqn.span)
         arriving = [found.take(r) for r in eqn.results]
         for result, ct in zip(eqn.results, arriving, strict=True):
             if ct is not None:

@@ -103,6 +103,11 @@ class Span(Struct, frozen=True):
         return self.source.text[self.start : self.end]
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is a position in a text, not one of what no text says."""
+        return self.source is not BUILTIN_SOURCE
+
+    @property
     def in_library(self) -> bool:
         """Whether it lies in the standard library, not in a text of the user's."""
         return self.source.library
@@ -130,6 +135,15 @@ class Span(Struct, frozen=True):
     def __str__(self) -> str:
         line, column = self.position
         return f"{self.source.name}:{line}:{column}"
+
+
+class BackwardSpan(Span, frozen=True):
+    """The position of an equation that computes cotangents: that of the equation which it differentiates."""
+
+
+def backward_span(span: Span) -> BackwardSpan:
+    """The same position, of an equation that computes cotangents."""
+    return span if isinstance(span, BackwardSpan) else BackwardSpan(span.source, span.start, span.end)
 
 
 def line_numbers(positions: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:

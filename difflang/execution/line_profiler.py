@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from difflang.base.diagnostics import printable
-from difflang.base.source import NO_SPAN, Source, Span
+from difflang.base.source import Source, Span
 from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import TextSink, evaluate_instrumented
@@ -86,7 +86,7 @@ class LineProfile:
             self.switch(before)
 
     def line(self, span: Span) -> LineKey:
-        if span is NO_SPAN:
+        if not span.is_known:
             return self.here[0]
         self.sources.setdefault(span.source.name, span.source)
         return span.source.name, span.position[0]

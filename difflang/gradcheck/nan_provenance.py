@@ -15,7 +15,6 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import NO_SPAN
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.interpreter import StepLimitExceeded, evaluate, evaluate_eqn, run_equations
 from difflang.ops.control.map import map_
@@ -232,7 +231,7 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     nowhere = "select" in found.eqn.op.traits
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
     places += [(e.span, f"in step {count} of this loop") for e, count in reversed(found.steps)]
-    labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
+    labels = [Label(span, text) for span, text in places if span.is_known]
     place = f" at {list(found.index)}" if found.index else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"`{spelled}` gives {value}{place} here"

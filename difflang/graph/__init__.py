@@ -9,6 +9,7 @@ from __future__ import annotations
 from difflang.graph.builder import GraphBuilder
 from difflang.graph.computational_graph import Graph
 from difflang.graph.dataflow_machine import DataflowMachine
+from difflang.graph.gradient import gradient
 from difflang.graph.graph_passes import GraphPass, graph_pass, passes
 from difflang.graph.graph_view import Equation, Value
 from difflang.graph.new_graph import build
@@ -30,6 +31,7 @@ __all__ = [
     "array_type",
     "build",
     "check_op",
+    "gradient",
     "graph_pass",
     "op",
     "ops",

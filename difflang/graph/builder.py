@@ -49,6 +49,8 @@ class GraphBuilder:
     in a branch or in the step of a loop; it becomes an operand of the equation.
     """
 
+    in_backward = False
+
     def __init__(self, home: Builder, base: GraphView | None = None, outer: GraphBuilder | None = None) -> None:
         self.home, self.base, self.outer = home, base, outer
         self.inputs: dict[str, Value] = {}

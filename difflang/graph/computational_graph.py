@@ -61,6 +61,11 @@ class Graph(GraphView):
         """What passes have found out about the graph. An edit, or a pass that changes it, drops them."""
         return self._facts
 
+    @property
+    def filled_inputs(self) -> int:
+        """How many of the last inputs a run may fill in: a random key, and arrays that the file declares."""
+        return self._context.random + len(self._context.constants)
+
     def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None) -> Self:
         """A graph in place of this one, for runs in the same program."""
         if ir is self._ir and facts is None:

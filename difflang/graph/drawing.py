@@ -9,7 +9,7 @@ from collections.abc import Callable
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
-from difflang.base.source import NO_SPAN, Source
+from difflang.base.source import Source
 from difflang.graph.graph_errors import graph_error
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.tools.viz.diagram import MAX_EQUATIONS, Diagram, build_diagram
@@ -32,7 +32,7 @@ def draw(graph: Graph, form: str, *, everything: bool = False) -> str:
 
 def draw_html(graph: Graph, picture: Diagram) -> str:
     """A page with the picture, beside the source of the graph if its equations come from one."""
-    found = {eqn.span.source: None for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.span is not NO_SPAN}
+    found = {eqn.span.source: None for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.span.is_known}
     source = next((s for s in found if not s.library and s.text), Source(picture.title, ""))
     return html_page([picture], source, f"{source.name}:{picture.title}" if source.text else picture.title)
 

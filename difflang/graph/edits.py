@@ -91,22 +91,12 @@ def rename_values(root: IrGraph, names: Mapping[Value, str], name: str | None) -
         scope = defining_graph(root, value)
         require_name(text, value)
         to.setdefault(scope, {})[value.ir] = IrValue(value.ir.type, value.ir.home, text)
-    root = rewrite_graphs(root, lambda old, inside: renamed(inside, to[old]) if old in to else inside)
+    root = rewrite_graphs(root, lambda old, inside: inside.rename_values(to[old]) if old in to else inside)
     if name is not None:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise graph_error("DL1250", f"{name!r} is no name for a graph")
         root = IrGraph(root.params, root.eqns, root.results, name)
     return verified(root)
-
-
-def renamed(scope: IrGraph, to: Mapping[IrValue, IrValue]) -> IrGraph:
-    eqns: list[Eqn] = []
-    for old in scope.eqns:
-        eqn = old.replace_operands(to)
-        results = tuple([to.get(r, r) for r in eqn.results])
-        eqns.append(Eqn(eqn.op, eqn.operands, results, eqn.attrs, eqn.regions, eqn.span))
-    params = tuple([to.get(p, p) for p in scope.params])
-    return IrGraph(params, tuple(eqns), tuple([to.get(r, r) for r in scope.results]), scope.name)
 
 
 def defining_graph(root: IrGraph, value: Value) -> IrGraph:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_error
-from difflang.base.source import NO_SPAN, Span
+from difflang.base.source import Span
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.text_printer import eqn_text
 from difflang.ir.verify import MalformedGraph, check_graph
@@ -15,7 +15,7 @@ from difflang.ir.verify import MalformedGraph, check_graph
 
 def graph_error(code: str, message: str, *labels: tuple[Span, str], help: str = "") -> DifflangError:
     """An error of the class that its code has in Python. A label without a source position is left out."""
-    marks = tuple([Label(span, text) for span, text in labels if span is not NO_SPAN])
+    marks = tuple([Label(span, text) for span, text in labels if span.is_known])
     return classify_error(DifflangError(Diagnostic(code, message, marks, (help,) if help else ())))
 
 

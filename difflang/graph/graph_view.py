@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, Self, cast
 
 from difflang.base.error_codes import nearest_word
-from difflang.base.source import NO_SPAN, Span
+from difflang.base.source import BackwardSpan, Span
 from difflang.base.wording import count_of
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.value_operators import EmittingScope, ValueOperators
@@ -25,6 +25,8 @@ from difflang.ir.text_printer import ValueNames, eqn_text, graph_to_text
 
 class ValueScope(EmittingScope, Protocol):
     """What values belong to: a finished graph, or one under construction."""
+
+    in_backward: bool  # whether all of it computes cotangents
 
     def name_of(self, value: IrValue) -> str: ...
     def maker_of(self, value: IrValue) -> Equation | None: ...
@@ -152,12 +154,20 @@ class Equation(Immutable):
     @property
     def regions(self) -> tuple[GraphView, ...]:
         """The graphs inside it, such as the two branches of a `cond`. They read nothing from outside but its inputs."""
-        return tuple([self.scope.region_view(region) for region in self.ir.regions])
+        views = tuple([self.scope.region_view(region) for region in self.ir.regions])
+        for view in views:
+            view.in_backward = self.is_backward
+        return views
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether it computes cotangents, or a value again for them: reverse mode added it."""
+        return self.scope.in_backward or isinstance(self.ir.span, BackwardSpan)
 
     @property
     def span(self) -> Span | None:
         """Its position in the source; None where no source is known."""
-        return None if self.ir.span is NO_SPAN else self.ir.span
+        return self.ir.span if self.ir.span.is_known else None
 
     @property
     def source_line(self) -> str | None:
@@ -168,6 +178,7 @@ class Equation(Immutable):
 class GraphView(Immutable):
     """The inputs, equations and outputs of a graph, or of a region of one."""
 
+    in_backward = False
     depth = -1  # among the operands of an operator, a graph under construction goes first
 
     def __init__(self, ir: IrGraph, hidden_outputs: int = 0) -> None:

@@ -99,11 +99,11 @@ class Builder:
             env.update(zip(eqn.results, results, strict=True))
         return [env[r] for r in graph.results]
 
-    def copy(self, eqn: Eqn, operands: Values) -> Values:
-        """The same equation on other operands of this builder."""
+    def copy(self, eqn: Eqn, operands: Values, span: Span | None = None) -> Values:
+        """The same equation on other operands of this builder, maybe at another position."""
         # The operands have the same types as before, so the type rule is not run again.
         results = tuple([Value(r.type, self, r.hint) for r in eqn.results])
-        self.eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span))
+        self.eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span if span is None else span))
         return results
 
     def finish(self, results: Iterable[Value], params: Iterable[Value] | None = None, name: str = "") -> Graph:

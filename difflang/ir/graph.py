@@ -127,7 +127,7 @@ class Eqn(Struct, frozen=True, eq=False):
 
 def with_eqn_span(error: DifflangError, eqn: Eqn) -> DifflangError:
     """The same error, at the equation's span, unless it already has a label."""
-    if eqn.span is NO_SPAN:
+    if not eqn.span.is_known:
         return error
     label = (Label(eqn.span),)
     return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])
@@ -168,6 +168,16 @@ class Graph:
         if replacements.keys().isdisjoint(self.results):
             return self
         return self.with_results([replacements.get(r, r) for r in self.results])
+
+    def rename_values(self, to: Mapping[Value, Value]) -> Graph:
+        """The same graph with other values for some, where they are defined and where they are read."""
+        eqns: list[Eqn] = []
+        for old in self.eqns:
+            eqn = old.replace_operands(to)
+            results = tuple([to.get(r, r) for r in eqn.results])
+            eqns.append(Eqn(eqn.op, eqn.operands, results, eqn.attrs, eqn.regions, eqn.span))
+        params = tuple([to.get(p, p) for p in self.params])
+        return Graph(params, tuple(eqns), tuple([to.get(r, r) for r in self.results]), self.name)
 
 
 def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:

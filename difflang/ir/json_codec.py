@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NoReturn, cast
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
-from difflang.base.source import BUILTIN_SOURCE, NO_SPAN, Source, Span
+from difflang.base.source import NO_SPAN, BackwardSpan, Source, Span, backward_span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, ExternalObject, Graph, Value, Values
 from difflang.ir.op import OPS
@@ -105,9 +105,11 @@ class GraphEncoder:
         return self.numbers[graph]
 
     def encode_span(self, span: Span) -> Json:
-        if span.source is BUILTIN_SOURCE:
-            return None
-        return [self.sources.setdefault(span.source, len(self.sources)), span.start, span.end]
+        """`[source, start, end]`, or None of no source; for an equation that computes cotangents with `True` behind."""
+        backward = [True] if isinstance(span, BackwardSpan) else []
+        if not span.is_known:
+            return backward or None
+        return [self.sources.setdefault(span.source, len(self.sources)), span.start, span.end, *backward]
 
 
 def encode_values(values: Values) -> Json:
@@ -210,6 +212,9 @@ class GraphDecoder:
         return [Value(decode_type(type), home, expect_string(hint)) for type, hint in pairs]
 
     def decode_span(self, data: Json) -> Span:
+        if isinstance(data, list) and cast(list[Json], data)[-1:] == [True]:
+            rest = cast(list[Json], data)[:-1]
+            return backward_span(self.decode_span(rest or None))
         if data is None:
             return NO_SPAN
         source, start, end = expect_list(data, 3)

@@ -18,7 +18,6 @@ import re
 from typing import cast
 
 from difflang.base.diagnostics import InternalError
-from difflang.base.source import NO_SPAN
 from difflang.ir.graph import Attr, Eqn, ExternalObject, Graph, Value, graphs_postorder
 from difflang.ir.structural_equality import is_valid_attr
 from difflang.ir.symbolic_dims import Poly
@@ -139,7 +138,7 @@ class IrPrinter:
         head = f"{results} = {eqn.op.name}" if results else eqn.op.name
         after = (False, *[g in self.graph_names for g in eqn.regions])
         regions = "".join([f" {self.region(g, indent, a)}" for g, a in zip(eqn.regions, after, strict=False)])
-        where = f"  ; {eqn.span}" if self.spans and eqn.span is not NO_SPAN else ""
+        where = f"  ; {eqn.span}" if self.spans and eqn.span.is_known else ""
         return f"{head}{' ' if operands else ''}{operands}{attrs_text(eqn)}{regions}{where}"
 
     def region(self, graph: Graph, indent: str, after_reference: bool) -> str:

@@ -155,7 +155,7 @@ def blank_sources(contents: ArtifactContents) -> ArtifactContents:
     blank = {s: Source(s.name, text, library=s.library) for s, text in spaces.items()}
 
     def moved(span: Span) -> Span:
-        return span if span == NO_SPAN else Span(blank[span.source], span.start, span.end)
+        return span if not span.is_known else Span(blank[span.source], span.start, span.end)
 
     return replace(
         contents,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from difflang.base.source import NO_SPAN, Span
+from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.symbolic_dims import Poly
@@ -144,7 +144,7 @@ class DiagramBuilder:
         title = f"{eqn.op.name} {name}".rstrip()
         if not eqn.regions and any(v in constants for v in eqn.operands):
             title += " " + ", ".join(constants.get(v, "·") for v in eqn.operands)
-        span = eqn.span if eqn.span is not NO_SPAN else None
+        span = eqn.span if eqn.span.is_known else None
         mark = self.highlights.get(eqn, "")
         if not eqn.regions:
             return DiagramBox("eqn", title, source_caption(eqn), tip, mark, span)
@@ -212,7 +212,7 @@ def merge_neighbors(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn],
 
 
 def same_line(a: Eqn, b: Eqn) -> bool:
-    return a.span is not NO_SPAN and b.span is not NO_SPAN and span_line(a.span) == span_line(b.span)
+    return a.span.is_known and b.span.is_known and span_line(a.span) == span_line(b.span)
 
 
 def span_line(span: Span) -> tuple[Any, int]:
@@ -221,7 +221,7 @@ def span_line(span: Span) -> tuple[Any, int]:
 
 def fold_equations(run: Sequence[Eqn], marks: EqnHighlights) -> DiagramBox:
     """One box for several equations."""
-    spans = [e.span for e in run if e.span is not NO_SPAN]
+    spans = [e.span for e in run if e.span.is_known]
     lines = sorted({s.position[0] for s in spans})
     where = f"line {lines[0]}" + (f" to {lines[-1]}" if lines[-1:] != lines[:1] else "") if lines else ""
     found = {marks.get(e, "") for e in run}
@@ -239,7 +239,7 @@ def inputs_and_outputs(run: Sequence[Eqn]) -> tuple[list[Value], list[Value]]:
 
 def source_caption(eqn: Eqn) -> str:
     """The source text of an equation, with its line."""
-    if eqn.span is NO_SPAN:
+    if not eqn.span.is_known:
         return ""
     text = " ".join(eqn.span.text.split("\n")[0].split())
     return f"{eqn.span.position[0]}: {text if len(text) <= MAX_CAPTION else text[: MAX_CAPTION - 1] + '…'}"
@@ -249,7 +249,7 @@ def box_tooltip(eqn: Eqn) -> str:
     """The full equation with types, its position, and its source line."""
     text = eqn_text(eqn)
     shown = text if len(text) <= 600 else text[:599] + "…"
-    if eqn.span is NO_SPAN:
+    if not eqn.span.is_known:
         return shown
     line = eqn.span.position[0]
     return f"{shown}\n{eqn.span}\n{eqn.span.source.line(line).strip()}"
