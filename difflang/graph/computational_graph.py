@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
@@ -20,7 +20,7 @@ from difflang.graph.drawing import draw, notebook_html
 from difflang.graph.edits import rename_values, replace_value, with_outputs
 from difflang.graph.graph_errors import graph_error, verified
 from difflang.graph.graph_json import record_from_json, record_to_json
-from difflang.graph.graph_passes import apply_pass
+from difflang.graph.graph_passes import apply_pass, has_known_sizes
 from difflang.graph.graph_view import GraphView, Value
 from difflang.graph.run_graph import Programs, RunContext, free_context, run_graph
 from difflang.ir.graph import Graph as IrGraph
@@ -29,6 +29,9 @@ from difflang.ir.symbolic_dims import dim_name, dim_names
 from difflang.ir.tensor_types import History
 from difflang.ir.text_parser import graph_from_text
 from difflang.passes.substitute_dims import substitute_graph_dims
+
+if TYPE_CHECKING:
+    from difflang.tools.memory_report import MemoryReport
 
 
 class Graph(GraphView):
@@ -146,6 +149,20 @@ class Graph(GraphView):
         timeline. Errors: DL1260, here or where the machine is used.
         """
         return DataflowMachine(self, self._context, self.can_fail, devices, place, parallel_iterations, record)
+
+    def memory(self, *, compiled: bool = False) -> MemoryReport:
+        """The memory that a run on the CPU takes, as predicted; if `compiled`, beside XLA's own figure.
+
+        `report.account.peak` is in bytes, `str` of the report a table by lines. Errors: DL1250 for symbolic sizes.
+        """
+        from difflang.tools.memory_report import graph_memory
+
+        if not has_known_sizes(self._ir):
+            way = "give the sizes numbers: `g.with_sizes(n=3)`"
+            raise graph_error("DL1250", "the memory of this graph depends on its sizes", help=way)
+        with classify_errors():
+            what = f"the graph `{self.name}`" if self.name else "the graph"
+            return graph_memory(self._ir, what, compiled=compiled)
 
     # ---- Edits
 
