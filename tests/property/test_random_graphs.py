@@ -7,6 +7,9 @@ import pytest
 
 import difflang.ops.loop.step_transpose
 from derivatives import FLOAT, composed, op
+from difflang import graph as dg
+from difflang.ad.expand_derivatives import differentiate
+from difflang.ad.graph_gradient import ShiftedGraph
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
@@ -47,6 +50,32 @@ def test_forward_mode_agrees_with_differences(seed: int) -> None:
     got = evaluate(composed("J", plain), *xs, *dxs)[len(plain.results) :]
     for a, b, d in zip(ahead, behind, got, strict=True):
         np.testing.assert_allclose(d, (a - b) / (2 * h), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_of_graphs_are_those_of_functions(seed: int) -> None:
+    """Towards inputs and values between, whatever is recomputed: of a function that adds to each of these values."""
+    f, rng = random_graph(seed), np.random.default_rng(seed)
+    between = [v for eqn in f.eqns for v in eqn.results if v.type in (FLOAT, VECTOR)]
+    towards = [between[i] for i in sorted(rng.choice(len(between), min(3, len(between)), replace=False))]
+    g, added = dg.Graph(f), ShiftedGraph(f, towards)
+    shifted = added.graph.with_results(map(added.read, f.results))
+    xs = numbers(f, 0, seed)
+    shifts = [np.zeros(v.type.shape) for v in shifted.params[len(xs) :]]
+    derived = composed("V", shifted)
+    cts = numbers(derived, len(shifted.params), seed + 1)
+    want = evaluate(derived, *xs, *shifts, *cts)[len(f.results) :]
+    recomputed = {eqn for eqn in f.eqns if rng.random() < 0.4}
+    for recompute in (None, lambda e: e.ir in recomputed, lambda e: True):
+        d = dg.gradient(
+            g, g.outputs, [*g.inputs, *[dg.Value(v, g) for v in towards]], ["one", "two"], unreachable="zero",
+            recompute=recompute,
+        )  # fmt: skip
+        got = evaluate(differentiate(d.ir), *xs, *cts)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+        blocks = [e for e in d.walk() if e.op == "checkpoint"]
+        assert recompute is not None or not blocks
 
 
 def without_stops(seed: int) -> Graph:

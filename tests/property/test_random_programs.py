@@ -19,6 +19,7 @@ import difflang.ops.loop.step_transpose
 import difflang.recursion.control_flow_graph
 import support.random_programs
 from derivatives import composed, literal
+from difflang import graph as dg
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.driver.elaborate_call import elaborate_call
@@ -154,6 +155,22 @@ def test_modes_nested_in_every_way_agree(seed: int, depth: int) -> None:
     assert np.isfinite(list(found.values())).all(), found
     want = found["J" * depth]
     assert all(close(want, other, 1e-3, 1e-8) for other in found.values()), found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_of_graphs_are_those_of_functions(seed: int) -> None:
+    """To the last bit, where the graph has the equations of the function that it calls."""
+    f, at = graph(seed), point(seed).arrays
+    g = dg.Graph(f)
+    d = dg.gradient(g, g.outputs[0], g.inputs[:3], unreachable="zero")
+    verify(d.ir)
+    want = evaluate(composed("V", f), *at, np.float64(1))[-3:]
+    assert floats(evaluate(differentiate(d.ir), *at)) == floats(want)
+    inlined = g.apply("inline", "simplify", "cse")
+    d = dg.gradient(
+        inlined, inlined.outputs[0], inlined.inputs[:3], unreachable="zero", recompute=lambda e: e.op == "mul"
+    )
+    same_numbers(want, evaluate(differentiate(d.ir), *at), 1e-11)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -68,7 +68,7 @@ def test_values_of_the_graph_are_values_of_its_gradient() -> None:
     both = d.with_outputs(LOSS, Z, *d.outputs)
     np.testing.assert_allclose(both.run(X, W, 1)[0], MODULE.f(X, W, 1))
     assert {v for e in F.equations for v in e.outputs} <= {v for e in d.equations for v in e.outputs}
-    assert F == MODULE.f.graph(stage="ir").apply("inline"), "the graph itself is as it was"
+    assert MODULE.f.graph(stage="ir").apply("inline") == F, "the graph itself is as it was"
 
 
 def test_an_x_that_is_read_by_another_x_and_one_that_is_listed_twice() -> None:
@@ -238,7 +238,7 @@ def test_aggregate_gets_slices_as_whole_cotangents() -> None:
     np.testing.assert_allclose(dg.gradient(g, g.outputs[0], g["x"]).run(x)[0], [6.0, 2.2, 3.4, 2.0])
     got = dg.gradient(g, g.outputs[0], g["x"], aggregate=largest).run(x)[0]
     assert seen.count((4,)) == 4 and seen.count((3,)) == 2, "of x, and of `same`"
-    np.testing.assert_allclose(got, [4.0, 1.0, 1.0, 1.0])
+    np.testing.assert_allclose(got, [2.0, 1.0, 1.0, 1.0])
 
 
 def test_a_wrong_aggregate_or_recompute_is_reported() -> None:
