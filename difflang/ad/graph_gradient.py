@@ -20,6 +20,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.tensor_types import History
+from difflang.passes.dce import dce
 
 SumCotangents = Callable[[Builder, Sequence[Value]], Value]
 
@@ -144,10 +145,12 @@ def defined_values(graph: Graph) -> Values:
 def expand_in_place(graph: Graph) -> tuple[Graph, Mapping[Value, Value]]:
     """The graph without derivative operators, and by which values those that merged with others are replaced."""
     values = defined_values(graph)
-    found = expand_derivatives(graph.with_results(values))
-    if found.eqns is graph.eqns or all(a is b for a, b in zip(found.params, graph.params, strict=True)):
-        return graph.with_eqns(found.eqns), {}
-    own: dict[Value, Value] = {}
+    whole = graph.with_results(values)
+    found = expand_derivatives(whole)
+    if found is whole:
+        return graph, {}
+    # A derivative leaves dead code, which would be differentiated.
+    found, own = dce(found), dict[Value, Value]()
     for old, new in zip(values, found.results, strict=True):
         own.setdefault(new, old)
     merged = {old: own[new] for old, new in zip(values, found.results, strict=True) if own[new] is not old}
