@@ -54,6 +54,7 @@ from difflang.cli.options_and_reports import (
 from difflang.cli.plugin_modules import plugin_option
 
 MAX_STEPS = 2**31 - 2  # the step counter is an i32
+GRAPH_STAGES = ("ir", "derived", "optimized")
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "jaxpr", "stablehlo", "json")
 
 
@@ -61,8 +62,9 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "
 COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "compare": "compare", "completions": "new_and_completions",
     "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
-    "export": "export_and_stubs", "fmt": "fmt", "kernel": "servers", "lsp": "servers", "new": "new_and_completions",
-    "ops": "ops", "partition": "partition", "passes": "about_difflang", "repl": "repl", "stubs": "export_and_stubs",
+    "export": "export_and_stubs", "fmt": "fmt", "graph": "graphs_and_passes", "kernel": "servers", "lsp": "servers",
+    "new": "new_and_completions", "ops": "ops", "partition": "partition", "passes": "graphs_and_passes",
+    "repl": "repl", "stubs": "export_and_stubs",
     "test": "tests_and_benchmarks", "trace": "derive_and_trace", "viz": "viz", "worker": "dataflow",
 }  # fmt: skip
 
@@ -216,9 +218,14 @@ def run(
 @click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to print.")
 @click.option(
     "--after",
-    type=PassName(compiled=True),
+    type=PassName(),
     metavar="PASS",
     help="Print the graph after the last run of this pass, in place of a stage: see `difflang passes`.",
+)
+@click.option(
+    "--passes",
+    metavar="PASS,PASS",
+    help="Print the graph at the stage, or else `ir`, after these passes in this order.",
 )
 @argument_types_option
 @click.option("--wrt", help="Show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
@@ -229,15 +236,20 @@ def run(
 @plugin_option
 @search_path
 def emit(
-    program: str, words: tuple[str, ...], stage: str | None, after: str | None, argument_types: tuple[str, ...],
-    wrt: str | None, platform: str | None, devices: int | None, place: str | None, budget: int,
-    default_float: str | None, folders: tuple[Path, ...],
+    program: str, words: tuple[str, ...], stage: str | None, after: str | None, passes: str | None,
+    argument_types: tuple[str, ...], wrt: str | None, platform: str | None, devices: int | None, place: str | None,
+    budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
+    from difflang.cli.commands.graphs_and_passes import rewrite_by_passes
     from difflang.tools import emit as emitting
 
-    if (stage is None) is (after is None):
-        raise click.UsageError("say what to print: either --stage STAGE or --after PASS")
+    if after is not None and (stage is not None or passes is not None):
+        raise click.UsageError("--after PASS runs a whole pipeline: either --stage STAGE or --after PASS")
+    if stage is None and after is None and passes is None:
+        raise click.UsageError("say what to print: either --stage STAGE or --after PASS, or --passes PASS,PASS")
+    if passes is not None and stage not in (None, *GRAPH_STAGES):
+        raise click.UsageError(f"--passes works only with --stage {', '.join(GRAPH_STAGES)}")
     pairs = parse_pairs(argument_types, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform works only with --stage stablehlo")
@@ -247,10 +259,11 @@ def emit(
         raise click.UsageError("--devices and --place work only with --stage dataflow")
     with exit_on_error(usage=("DL1220",)):
         machine = placed_machine(devices, place)
+        rewrite = None if passes is None else rewrite_by_passes(passes)
         checked, path, entry = check_program_file(program, default_float, folders)
-        text, left = emitting.emit(
-            checked, path, emitting.EmitRequest(stage or "", entry, pairs, wrt, platform, words, budget, after, machine)
-        )
+        wanted = stage or ("" if rewrite is None else "ir")
+        request = emitting.EmitRequest(wanted, entry, pairs, wrt, platform, words, budget, after, machine, rewrite)
+        text, left = emitting.emit(checked, path, request)
         click.echo(text, nl=False)
         print_diagnostics(left)
 

@@ -66,12 +66,9 @@ class SuggestingChoice(click.Choice[str]):
 
 
 class PassName(click.types.StringParamType):
-    """The name of a pass, or only of those that every compiled program goes through. Imports the compiler when used."""
+    """The name of a pass of the compiler, which is imported when the name is needed."""
 
     name = "pass"
-
-    def __init__(self, *, compiled: bool = False) -> None:
-        self.compiled = compiled
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         names = self.names()
@@ -82,10 +79,9 @@ class PassName(click.types.StringParamType):
         self.fail(f"there is no pass '{value}' here. {way}", param, ctx)
 
     def names(self) -> list[str]:
-        from difflang.lower.lowering_pipeline import COMPILE, PIPELINES
+        from difflang.lower.lowering_pipeline import PIPELINES
 
-        pipelines = (COMPILE,) if self.compiled else PIPELINES
-        return list(dict.fromkeys(step.of.name for pipeline in pipelines for step in pipeline.steps))
+        return list(dict.fromkeys(step.of.name for pipeline in PIPELINES for step in pipeline.steps))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem  # as late as click imports it

@@ -1,4 +1,4 @@
-"""The option `--plugin`: modules of Python that are imported before a command works. They declare ops."""
+"""The option `--plugin`: modules of Python that are imported before a command works. They declare ops and passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difflang.base.diagnostics import DifflangError, render
 
 
 def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
-    """Import modules that declare ops, as `python -m` finds them. Errors: BadParameter for one that is not imported."""
+    """Import modules of Python as `python -m` finds them. Errors: BadParameter for one that cannot be imported."""
     if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for name in names:
@@ -22,7 +22,8 @@ def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str,
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise click.BadParameter(f"`{name}` needs the module `{error.name}`", ctx, param) from None
-            raise click.BadParameter(f"there is no module `{name}` here or among the packages", ctx, param) from None
+            way = f"; write `--plugin {name.removesuffix('.py')}`" if name.endswith(".py") else ""
+            raise click.BadParameter(f"no module `{name}` is here or installed{way}", ctx, param) from None
         except DifflangError as error:
             click.echo(render(error.diagnostics), err=True)
             sys.exit(1)
@@ -39,5 +40,5 @@ plugin_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=import_plugins,
-    help="First import a module of Python, which declares ops.",
+    help="First import a module of Python, which declares ops or passes.",
 )

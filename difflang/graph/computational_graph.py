@@ -195,12 +195,13 @@ class Graph(GraphView):
 
     # ---- Passes
 
-    def apply(self, *names: str) -> Self:
+    def apply(self, *names: str, auto: bool = False) -> Self:
         """The graph after these passes, one after the other; `dg.passes()` lists them.
 
+        With `auto`, a pass that needs a fact which the graph lacks is preceded by one that gives it.
         Errors: DL0201 for an unknown pass; DL1251 for one that lacks a fact which it needs, or breaks its promise.
         """
         graph = self
         for name in names:
-            graph = apply_pass(graph, name)
+            graph = apply_pass(graph, name, auto=auto)
         return graph

@@ -107,11 +107,16 @@ def names_of(facts: Sequence[str]) -> tuple[str, ...]:
     return (facts,) if isinstance(facts, str) else tuple(facts)
 
 
-def apply_pass(graph: G, name: str) -> G:
-    """The graph after a pass. Errors: DL0201 for an unknown pass; DL1251 if it cannot run or breaks its promise."""
+def apply_pass(graph: G, name: str, *, auto: bool = False) -> G:
+    """The graph after a pass; if `auto`, after those that give what it needs.
+
+    Errors: DL0201 for an unknown pass; DL1251 if it cannot run or breaks its promise.
+    """
     if not isinstance(name, str) or name not in PASSES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unknown_pass(str(name), PASSES)
     found = PASSES[name]
+    if auto:
+        graph = with_needs(graph, found, ())
     for fact in found.needs:
         if not fact_holds(graph, fact):
             raise missing_fact(found, fact)
@@ -127,6 +132,22 @@ def apply_pass(graph: G, name: str) -> G:
     if found.changes_graph:
         return rewritten(graph, found, result)
     return graph.derive(graph.ir, {**graph.facts, **given_facts(found, result)})
+
+
+def with_needs(graph: G, wanted: GraphPass, chain: tuple[GraphPass, ...]) -> G:
+    """The graph after passes that give what a pass needs, as far as there are any: the first that gives each.
+
+    Errors: DL1251 if passes need each other.
+    """
+    if wanted in chain:
+        names = " needs ".join([f"`{p.name}`" for p in (*chain[chain.index(wanted) :], wanted)])
+        raise graph_error("DL1251", f"no pass can run first: {names}")
+    givers = {fact: giver for giver in reversed(PASSES.values()) for fact in giver.gives}
+    missing = [givers[fact] for fact in wanted.needs if fact in givers and not fact_holds(graph, fact)]
+    # Those that change the graph first: it then loses the facts of the others.
+    for giver in sorted(dict.fromkeys(missing), key=lambda p: not p.changes_graph):
+        graph = apply_pass(with_needs(graph, giver, (*chain, wanted)), giver.name)
+    return graph
 
 
 def rewritten(graph: G, found: GraphPass, result: Any) -> G:

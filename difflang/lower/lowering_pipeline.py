@@ -88,9 +88,26 @@ def expand_keeping_rules(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) ->
 
 
 def graph_after(graph: Graph, name: str) -> Graph:
-    """The graph after the last run of a pass of `COMPILE`, on its way to the graph that is lowered."""
-    start, _ = fit_capacity(without_check_messages(graph), INITIAL_CAPACITY)
-    return [after for rewrite, _, after in COMPILE.trace(start) if rewrite.name == name][-1]
+    """The graph after the last run of a pass, in the first pipeline that has it.
+
+    On its way to the graph that is lowered, else to the one that is interpreted, else to the one that people read.
+    Errors: ValueError for a name that no pass has.
+    """
+    for pipeline in PIPELINES:
+        if any(step.of.name == name for step in pipeline.steps):
+            start = start_of(pipeline, graph)
+            # A pass that is left out in a measurement changes nothing.
+            return [start, *[after for rewrite, _, after in pipeline.trace(start) if rewrite.name == name]][-1]
+    raise ValueError(f"there is no pass {name!r}")
+
+
+def start_of(pipeline: Pipeline, graph: Graph) -> Graph:
+    """What a pipeline starts with, of an elaborated graph."""
+    if pipeline in (COMPILE, INTERPRET):
+        return fit_capacity(without_check_messages(graph), INITIAL_CAPACITY, pipeline)[0]
+    if pipeline is PREPARE_KEEPING_LOOPS:
+        return with_capacity(without_check_messages(graph), INITIAL_CAPACITY)
+    return differentiate_graph(graph)
 
 
 STAGES = ("ir", "derived", "optimized")

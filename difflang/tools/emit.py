@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -31,6 +31,8 @@ from difflang.types.language_types import ClosureType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
+GraphOfCallRewrite = Callable[[Graph, ElaboratedCall, Session], Graph]
+
 
 class EmitRequest(Struct, frozen=True):
     """What to emit: the stage or pass, one function or all, argument types, the gradient's parameters, the platform."""
@@ -44,6 +46,7 @@ class EmitRequest(Struct, frozen=True):
     budget: int = 0  # the memory limit in bytes at stage `planned`
     after: str | None = None  # the pass after which to emit the graph, instead of a stage
     machine: Machine = Machine()  # at stage `dataflow`
+    rewrite: GraphOfCallRewrite | None = None  # of the graph at a stage, before it is emitted
 
 
 def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
@@ -98,13 +101,13 @@ def emit_graphs(
         try:
             here = signature_names(decl) if request.entry is None else everywhere
             specs = {n: t for n, t in request.argument_specs.items() if n in here or n not in everywhere}
-            graph = function_graph(checked, decl, replace(request, argument_specs=specs))
+            text = graph_text(checked, decl, replace(request, argument_specs=specs))
         except DifflangError as error:
             if request.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
             left += [replace(d, severity="warning") for d in error.diagnostics]
             continue
-        shown[decl.name] = stage_text(graph, request)
+        shown[decl.name] = text
     if not shown and left:
         raise DifflangError(*[replace(d, severity="error") for d in left])
     if request.stage == "json" and request.entry is None:
@@ -114,8 +117,22 @@ def emit_graphs(
 
 def function_graph(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
+    return function_call(checked, decl, request, Session()).graph
+
+
+def function_call(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest, session: Session) -> ElaboratedCall:
+    """The elaborated function, or its gradient."""
     arguments = declared_arguments(checked.module, decl, request.argument_specs)
-    return elaborate_function(Session(), checked.module, decl, request.wrt, arguments).graph
+    return elaborate_function(session, checked.module, decl, request.wrt, arguments)
+
+
+def graph_text(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> str:
+    """The graph of a function as it is emitted."""
+    session = Session()
+    call = function_call(checked, decl, request, session)
+    if request.rewrite is None:
+        return stage_text(call.graph, request)
+    return graph_to_text(request.rewrite(graph_at_stage(call.graph, request.stage), call, session))
 
 
 def elaborate_function(

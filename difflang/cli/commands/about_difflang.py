@@ -1,15 +1,12 @@
-"""`explain`, `passes`, `doctor`: error codes, the compiler's passes, and what is installed."""
+"""`explain`, `doctor`: error codes, and what is installed."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -43,57 +40,6 @@ def code_page(code: str) -> str:
         way = f"Did you mean '{near}'?" if near and near[:4] == full[:4] else "`difflang explain` lists them."
         raise click.UsageError(f"there is no code '{code}'. {way}")
     return error_page(full).rstrip()
-
-
-# ---- Passes
-
-
-if TYPE_CHECKING:
-    from difflang.passes.pipelines import Pipeline, Step
-
-WIDTH = 120
-
-
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def passes(as_json: bool) -> None:
-    """List the compiler's pipelines: their passes in order, what each does, needs and gives.
-
-    `difflang emit --after PASS` shows a graph after one, `difflang viz --diff PASS` what one changes.
-    """
-    from difflang.lower.lowering_pipeline import PIPELINES
-
-    click.echo(
-        json.dumps([pipeline_data(p) for p in PIPELINES]) if as_json else "\n\n".join(map(pipeline_text, PIPELINES))
-    )
-
-
-def pipeline_data(pipeline: Pipeline) -> dict[str, object]:
-    steps = [
-        {"pass": step.of.name, "help": step.of.help, "needs": step.of.needs, "gives": step.of.gives, "why": step.why,
-         "if_changed": step.if_changed}
-        for step in pipeline.steps
-    ]  # fmt: skip
-    return {"name": pipeline.name, "help": pipeline.help, "steps": steps}
-
-
-def pipeline_text(pipeline: Pipeline) -> str:
-    """A pipeline with one line or more a step."""
-    width = max(len(step.of.name) for step in pipeline.steps) + 4
-    lines = [f"{pipeline.name}: {pipeline.help}"]
-    for step in pipeline.steps:
-        head, text = f"  {step.of.name}".ljust(width), explanation(step)
-        lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * width, break_on_hyphens=False)
-    return "\n".join(lines)
-
-
-def explanation(step: Step) -> str:
-    parts = [step.of.help]
-    parts += [f"needs: {', '.join(step.of.needs)}"] if step.of.needs else []
-    parts += [f"gives: {', '.join(step.of.gives)}"] if step.of.gives else []
-    parts += [f"here: {step.why}"] if step.why else []
-    parts += ["only if the step before changed the graph"] if step.if_changed else []
-    return "; ".join(parts)
 
 
 # ---- Doctor

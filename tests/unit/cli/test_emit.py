@@ -14,6 +14,7 @@ from difflang.cli import main
 from difflang.cli.options_and_reports import split_entry
 from difflang.ir.json_codec import graph_from_json
 from difflang.ir.text_parser import graph_from_text
+from difflang.lower.lowering_pipeline import COMPILE, PIPELINES
 
 PROGRAM = """
 record P[d] { w: f32[d], b: f32 }
@@ -163,3 +164,54 @@ def test_wrong_uses_of_after(file: Path) -> None:
     for words in ([], ["--stage", "ir", "--after", "cse"]):
         found = emit(*words, file)
         assert found.exit_code == 2 and "either --stage STAGE or --after PASS" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "name", sorted({s.of.name for p in PIPELINES for s in p.steps} - {s.of.name for s in COMPILE.steps})
+)
+def test_passes_of_other_pipelines_have_a_graph_after_them(file: Path, name: str) -> None:
+    result = emit("--after", name, "--wrt", "x", "--arg", "x=f32", f"{file}:square")
+    assert result.exit_code == 0
+    graph_from_text(result.stdout, "after")
+
+
+def test_passes_are_applied_in_their_order(file: Path) -> None:
+    plain, dense = [
+        emit(*words, "--arg", "x=f32", f"{file}:square") for words in (["--stage", "ir"], ["--passes", "inline, dce"])
+    ]
+    assert "call" in plain.stdout and dense.exit_code == 0 and "call" not in dense.stdout
+    later = emit("--stage", "derived", "--passes", "cse", "--wrt", "x", "--arg", "x=f32", f"{file}:square")
+    assert later.exit_code == 0 and "vjp" not in later.stdout
+    wrong = emit("--passes", "contract", "--wrt", "x", "--arg", "x=f32", f"{file}:square")
+    assert wrong.exit_code == 1 and "apply `differentiate` first" in wrong.stderr
+    for words, said in (
+        (["--passes", "inlin"], "Did you mean 'inline'?"),
+        (["--passes", ""], "there is no pass ''"),
+        (["--passes", "cse", "--stage", "jaxpr"], "--passes works only with --stage ir"),
+        (["--passes", "cse", "--after", "cse"], "either --stage STAGE or --after PASS"),
+    ):
+        found = emit(*words, f"{file}:square")
+        assert found.exit_code == 2 and said in found.stderr
+
+
+PLUGIN = """from difflang import graph as dg
+@dg.graph_pass("{name}", gives=["slow"])
+def slow(g):
+    "Every product is a sum of two halves."
+    for e in g.equations:
+        if e.op == "mul":
+            g = g.replace(e.outputs[0], with_=lambda b, v: v * 0.5 + v * 0.5)
+    return g
+"""
+
+
+def test_passes_of_a_plugin(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow_passes_of_a_test.py").write_text(PLUGIN.format(name="slow_of_a_test"))
+    where = "--plugin", "slow_passes_of_a_test"
+    found = emit("--passes", "inline,slow_of_a_test", *where, "--arg", "x=f32", f"{file}:square")
+    assert found.exit_code == 0 and found.stdout.count("0.5") == 4
+    listed = CliRunner().invoke(main, ["passes", *where])
+    assert "  slow_of_a_test  Every product is a sum of two halves.; gives: slow" in listed.stdout.splitlines()
+    data = json.loads(CliRunner().invoke(main, ["passes", "--json", *where]).stdout)
+    assert [step["pass"] for step in data[-1]["steps"]] == ["slow_of_a_test"]

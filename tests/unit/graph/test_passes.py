@@ -11,7 +11,8 @@ import pytest
 import difflang
 from difflang import graph as dg
 from difflang.graph.graph_passes import PASSES
-from difflang.lower.lowering_pipeline import PIPELINES
+from difflang.ir.graph import Graph as IrGraph
+from difflang.lower.lowering_pipeline import PIPELINES, graph_after
 
 MODULE = difflang.loads(
     """fn f(x: f64[n], k: i32) -> f64 {
@@ -85,6 +86,47 @@ def test_facts_travel_until_the_graph_changes() -> None:
     assert count(H) == 2 and dg.passes()[-1].help == "How many equations there are."
     with pytest.raises(TypeError):
         g.facts["equations"] = 3  # type: ignore[index]
+
+
+def test_auto_runs_the_passes_that_give_what_is_needed() -> None:
+    g = GRADIENT.apply("inline").apply("contract", auto=True)
+    assert g.apply("contract") == g and not [e for e in g.walk() if e.op == "vjp"]
+
+    @dg.graph_pass("ops", gives=["ops"], changes_graph=False)
+    def ops(g: dg.Graph) -> int:
+        return len(g.equations)
+
+    @dg.graph_pass("both", needs=["ops", "differentiated"], gives=["both"], changes_graph=False)
+    def both(g: dg.Graph) -> int:
+        return g.facts["ops"]
+
+    @dg.graph_pass("last", needs=["both"])
+    def last(g: dg.Graph) -> dg.Graph:
+        return g
+
+    found = GRADIENT.apply("last", auto=True)
+    count = len(found.equations)
+    assert found.facts == {"differentiated": True, "ops": count, "both": count}
+    assert "apply `both` first" in report(lambda: GRADIENT.apply("last"))
+
+
+def test_auto_cannot_run_passes_that_need_each_other_or_that_nobody_gives() -> None:
+    for name, needs in (("one", "two"), ("two", "three"), ("three", "one")):
+        dg.graph_pass(name, needs=[needs], gives=[name])(lambda g: g)
+    text = report(lambda: H.apply("one", auto=True))
+    assert "no pass can run first: `one` needs `two` needs `three` needs `one`" in text
+    dg.graph_pass("lonely", needs=["nothing"])(lambda g: g)
+    assert "no pass gives it" in report(lambda: H.apply("lonely", auto=True))
+    with dg.build(x="f64[n]") as b:
+        b.output(b.x)
+    dg.graph_pass("sized", needs=["shapes"])(lambda g: g)
+    assert "with_sizes" in report(lambda: b.graph.apply("sized", auto=True))
+
+
+def test_a_listed_pass_of_the_compiler_is_one_that_runs() -> None:
+    ran = {step.of.name for pipeline in PIPELINES for step in pipeline.steps}
+    assert {p.name for p in dg.passes() if p.of_compiler} == ran
+    assert all(isinstance(graph_after(GRADIENT.ir, name), IrGraph) for name in ran)
 
 
 def test_several_facts_are_a_dict() -> None:

@@ -78,7 +78,7 @@ def test_laws_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "there is no module `mine`"),
+        (None, "no module `mine`"),
         ("import nothing_of_this_name", "`mine` needs the module `nothing_of_this_name`"),
         ("1 / 0", "`mine` raised ZeroDivisionError"),
         ("x = (", "`mine` raised SyntaxError"),
