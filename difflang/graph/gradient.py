@@ -22,12 +22,13 @@ from difflang.graph.graph_errors import graph_error, verified
 from difflang.graph.graph_passes import has_known_sizes
 from difflang.graph.graph_view import Equation, GraphView, Value
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn
+from difflang.ir.graph import Eqn, graphs_postorder
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.graph import Value as IrValue
 from difflang.ir.op import TypeMismatch
 from difflang.ir.symbolic_dims import UnknownSize
 from difflang.ir.tensor_types import DTYPES, FLOATS
+from difflang.lower.capacity import is_unbounded
 from difflang.ops.ad_interface import zeros
 
 G = TypeVar("G", bound=Graph)
@@ -86,6 +87,7 @@ def gradient(
         except (InternalError, TypeMismatch, UnknownSize) as fault:
             way = "give the sizes numbers: `g.with_sizes(n=3)`" if not has_known_sizes(start) else ""
             raise graph_error("DL1250", f"this graph has no gradient: {fault}", help=way) from fault
+        require_limited(start, found.graph)
         if unreachable == "error":
             require_reached(weighted.graph, wanted, towards, found)
         outputs = found.graph.results[len(found.graph.results) - (FAILURE_RESULTS if g.can_fail else 0) :]
@@ -101,7 +103,7 @@ def own_values(g: Graph, values: Any, what: str) -> list[Value]:
     if not several:
         raise graph_error("DL1250", f"`{what}` is empty", help=f"name one value or more: `{what}=[…]`")
     for value in several:
-        if defining_graph(g.ir, value) is not g.ir:
+        if not is_own(g, value):
             message = f"`%{value.name}: {value.type}` is a value of a region, which may run many times or never"
             way = 'take a value of the graph itself; `g.apply("inline")` makes the equations of calls its own'
             raise graph_error("DL1250", message, *at(value), help=way)
@@ -110,6 +112,12 @@ def own_values(g: Graph, values: Any, what: str) -> list[Value]:
             message = f"`%{value.name}` in `{what}` is {with_article(value.type)}: {kind} has no derivative"
             raise graph_error("DL0401", message, *at(value))
     return several
+
+
+def is_own(g: Graph, value: Any) -> bool:
+    """Whether a value is one of the graph itself, not of a region in it. Errors: DL1250 for anything else."""
+    known = isinstance(value, Value) and g.defines(value.ir)
+    return known or defining_graph(g.ir, value) is g.ir
 
 
 def at(value: Value, text: str = "computed here") -> list[tuple[Span, str]]:
@@ -154,7 +162,7 @@ class SeededGraph:
         if isinstance(seed, str):
             return self.input(y, seed, inputs)
         if isinstance(seed, Value):
-            if defining_graph(self.g.ir, seed) is not self.g.ir:
+            if not is_own(self.g, seed):
                 raise graph_error("DL1250", f"the seed `%{seed.name}` is a value of a region, not of the graph itself")
             return self.of_type(seed, y)
         if isinstance(seed, (np.ndarray, np.generic)) or hasattr(seed, "__array__"):
@@ -166,9 +174,8 @@ class SeededGraph:
 
     def of_type(self, seed: Value, y: Value) -> IrValue:
         if seed.type != y.type:
-            raise graph_error(
-                "DL0404", f"the seed of `%{y.name}`, {with_article(y.type)}, is {with_article(seed.type)}", *at(y)
-            )
+            message = f"the seed of `%{y.name}`, {with_article(y.type)}, is {with_article(seed.type)}"
+            raise graph_error("DL0404", message, *at(y), help="neither sizes nor element types are converted")
         return seed.ir
 
     def input(self, y: Value, name: str, inputs: list[IrValue]) -> IrValue:
@@ -228,6 +235,19 @@ def with_cotangents(found: GraphGradient, xs: Sequence[Value], others: Sequence[
     cts = [zero[x] if ct is None else ct for x, ct in zip(xs, found.cotangents, strict=True)]
     graph = found.graph
     return IrGraph(graph.params, (*graph.eqns, *builder.eqns), (*cts, *others), graph.name)
+
+
+def require_limited(before: IrGraph, after: IrGraph) -> None:
+    """Errors: DL1250 if a loop without a limit stores something for every step that it could take."""
+    known = set(before.eqns)
+    for graph in graphs_postorder(after)[0]:
+        for eqn in graph.eqns:
+            if eqn not in known and any([is_unbounded(r.type) for r in eqn.results]):
+                message = (
+                    "the gradient stores something for each step of a loop, and this graph does not limit their number"
+                )
+                way = 'take the gradient of the graph as it was elaborated: `f.graph(…, stage="ir")`'
+                raise graph_error("DL1250", message, (eqn.span, "this loop"), help=way)
 
 
 def require_reached(graph: IrGraph, ys: Sequence[Value], xs: Sequence[Value], found: GraphGradient) -> None:

@@ -177,6 +177,15 @@ def test_a_python_function_without_a_rule_is_named_with_its_line() -> None:
     np.testing.assert_allclose(dg.gradient(g, g.outputs[0], g["y"]).run(3.0, 2.0)[0], 1.5)
 
 
+def test_recursion_grows_and_a_stage_that_limits_nothing_is_refused() -> None:
+    module = difflang.loads("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(f(x * 0.99, n - 1)) + x }\n")
+    g = module.f.graph("f64", "i32")
+    got = dg.gradient(g, g.outputs[0], g["x"]).run(0.5, 100)[0]
+    np.testing.assert_allclose(got, module.f.grad("x")(0.5, 100), rtol=1e-12)
+    late = module.f.graph("f64", "i32", stage="optimized")
+    assert 'stage="ir"' in report(lambda: dg.gradient(late, late.outputs[0], late["x"]), "DL1250")
+
+
 def test_wrong_values_and_seeds() -> None:
     inner = next(e for e in F.walk() if e.op == "loop").regions[0].equations[0].outputs[0]
     assert "is a value of a region" in report(lambda: dg.gradient(F, LOSS, inner), "DL1250")
