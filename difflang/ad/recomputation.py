@@ -31,16 +31,12 @@ def recompute_in_blocks(
     """
     linear = linear_equations(eqns, tangent.params)
     free = [eqn for eqn in eqns if eqn not in linear]
-    kept = kept_equations(primal, own)
+    kept, moved = kept_equations(primal, own), recomputed_equations(primal, own)
     blocks = RecomputeBlocks(tangent, env, [*[eqn for eqn in primal if eqn not in kept], *free])
     rest = [eqn for eqn in eqns if eqn in linear]
     last_read = {v: i for i, eqn in enumerate(rest) for v in eqn.operands} | dict.fromkeys(results, len(rest))
     found, at = list(free), 0
-    for first, last in merged(
-        interval
-        for step, interval in blocks.use_intervals(rest).items()
-        if step.operands and any([own.get(r) for r in step.results])
-    ):
+    for first, last in merged(interval for step, interval in blocks.use_intervals(rest).items() if step in moved):
         inside = rest[first : last + 1]
         read = [r for eqn in inside for r in eqn.results if last_read.get(r, -1) > last]
         found += [*rest[at:first], blocks.block(inside, read)]
@@ -54,6 +50,18 @@ def linear_equations(eqns: Sequence[Eqn], tangents: Iterable[Value]) -> set[Eqn]
     for eqn in eqns:
         if not known.isdisjoint(eqn.operands):
             known.update(eqn.results)
+            found.add(eqn)
+    return found
+
+
+def recomputed_equations(primal: Sequence[Eqn], own: Mapping[Value, bool]) -> set[Eqn]:
+    """The equations whose results are not to be kept, and those behind each that only its derivative needs."""
+    # The rule of an equation emits what its derivative needs right behind the equation.
+    found, moved = set[Eqn](), False
+    for eqn in primal:
+        flags = [own[r] for r in eqn.results if r in own]
+        moved = any(flags) if flags else moved
+        if moved and eqn.operands:
             found.add(eqn)
     return found
 

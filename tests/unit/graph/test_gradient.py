@@ -272,19 +272,19 @@ LAYERS = difflang.loads(
 
 
 def test_recomputed_values_take_less_memory_as_predicted() -> None:
-    g = LAYERS.f.graph("f64[512, 32]", "f64[4, 32, 32]").apply("inline", "simplify", "dce")
+    g = LAYERS.f.graph("f64[1000, 64]", "f64[4, 64, 64]").apply("inline", "simplify", "dce")
     kept = dg.gradient(g, g.outputs[0], g["ws"])
     lean = dg.gradient(g, g.outputs[0], g["ws"], recompute=lambda e: e.op in ("tanh", "sin"))
+    array = 1000 * 64 * 8
     before, after = kept.memory(compiled=True), lean.memory(compiled=True)
-    array = 512 * 32 * 8
-    assert before.account.peak - after.account.peak >= 1.9 * array
-    assert before.measured is not None and after.measured is not None
-    assert before.measured - after.measured >= 1.9 * array
-    assert [e.op for e in lean.equations].count("checkpoint") == 4
+    assert before.account.peak - after.account.peak >= 3.5 * array
+    for found in (before, after):
+        assert found.account.peak == pytest.approx(found.measured, rel=0.05)
+    blocks = [e for e in lean.equations if e.op == "checkpoint"]
+    assert len(blocks) == 8, "for the slopes of each layer, and for the product behind it"
     rng = np.random.default_rng(0)
-    xs = rng.normal(size=(512, 32)), rng.normal(size=(4, 32, 32)) * 0.2
-    for engine in ("xla", "interpret"):
-        np.testing.assert_allclose(lean.run(*xs, engine=engine)[0], kept.run(*xs)[0], rtol=1e-9)
+    xs = rng.normal(size=(1000, 64)), rng.normal(size=(4, 64, 64)) * 0.2
+    np.testing.assert_allclose(lean.run(*xs)[0], kept.run(*xs)[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("ops", [("tanh",), ("sin", "mul"), ("loop",), ("const",), None])
