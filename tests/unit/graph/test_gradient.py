@@ -282,9 +282,6 @@ def test_recomputed_values_take_less_memory_as_predicted() -> None:
         assert found.account.peak == pytest.approx(found.measured, rel=0.05)
     blocks = [e for e in lean.equations if e.op == "checkpoint"]
     assert len(blocks) == 8, "for the slopes of each layer, and for the product behind it"
-    rng = np.random.default_rng(0)
-    xs = rng.normal(size=(1000, 64)), rng.normal(size=(4, 64, 64)) * 0.2
-    np.testing.assert_allclose(lean.run(*xs)[0], kept.run(*xs)[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("ops", [("tanh",), ("sin", "mul"), ("loop",), ("const",), None])
