@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
@@ -29,9 +29,7 @@ from difflang.ir.symbolic_dims import dim_name, dim_names
 from difflang.ir.tensor_types import History
 from difflang.ir.text_parser import graph_from_text
 from difflang.passes.substitute_dims import substitute_graph_dims
-
-if TYPE_CHECKING:
-    from difflang.tools.memory_report import MemoryReport
+from difflang.tools.memory_report import MemoryReport, graph_memory
 
 
 class Graph(GraphView):
@@ -155,8 +153,6 @@ class Graph(GraphView):
 
         `report.account.peak` is in bytes, `str` of the report a table by lines. Errors: DL1250 for symbolic sizes.
         """
-        from difflang.tools.memory_report import graph_memory
-
         if not has_known_sizes(self._ir):
             way = "give the sizes numbers: `g.with_sizes(n=3)`"
             raise graph_error("DL1250", "the memory of this graph depends on its sizes", help=way)

@@ -14,6 +14,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.base.errors import classify_errors
 from difflang.base.source import NO_SPAN, Span, backward_span
 from difflang.base.wording import count_of, with_article
+from difflang.elaborate.reports.loss_messages import MAX_LABELS, loss_reason
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.graph.builder import GraphBuilder, require_function
 from difflang.graph.computational_graph import Graph
@@ -262,8 +263,6 @@ def require_reached(graph: IrGraph, ys: Sequence[Value], xs: Sequence[Value], fo
     which = f"`%{ys[0].name}`" if len(ys) == 1 else "each of `ys`"
     way = 'if 0 is intended: `unreachable="zero"`'
     if steps:
-        from difflang.elaborate.reports.loss_messages import MAX_LABELS, loss_reason
-
         labels = [(eqn.span, loss_reason(eqn)) for eqn in steps][:MAX_LABELS]
         message = f"the derivative of {which} with respect to `%{missing.name}` is 0: no path carries it there"
         ops = ", ".join(dict.fromkeys([f"`{eqn.op}`" for eqn in steps]))
