@@ -30,6 +30,12 @@ def expand_derivatives(graph: Graph) -> Graph:
     return DerivativeExpansion().graph(graph)
 
 
+def custom_rules(graph: Graph) -> tuple[str, ...]:
+    """The functions of a graph, by name, that `drop_custom_rules` takes their own derivative from."""
+    eqns = [eqn for inner in graphs_postorder(graph)[0] for eqn in inner.eqns if eqn.op.without_derivative is not None]
+    return tuple(dict.fromkeys([name for eqn in eqns if (name := eqn.op.declared_name(eqn)) is not None]))
+
+
 def drop_custom_rules(graph: Graph) -> Graph:
     """Replace each equation that differs from another one in its derivative alone by that other one.
 

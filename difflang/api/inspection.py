@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from difflang.ad.expand_derivatives import custom_rules
 from difflang.api.loaded_program import CallArguments, tangent_type_at
 from difflang.api.option_values import parse_budget
 from difflang.api.signature import innermost_function
@@ -117,7 +118,8 @@ class InspectMixin(TransformMixin):
             )
             with self.loaded.lock:
                 constants = self.loaded.constants(entry)
-            context = RunContext(session, self.loaded.lock, constants, entry.random, entry.limit)
+            dropped = () if stage == "ir" else custom_rules(entry.graph)
+            context = RunContext(session, self.loaded.lock, constants, entry.random, entry.limit, dropped)
             return Graph(graph_at_stage(entry.graph, stage), context, can_fail=entry.fails)
 
     def memory(

@@ -5,10 +5,12 @@ A `Graph` never changes: each edit gives a new one, which is verified. What stan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
+
+from msgspec.structs import replace
 
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import classify_errors
@@ -67,11 +69,19 @@ class Graph(GraphView):
         """How many of the last inputs a run may fill in: a random key, and arrays that the file declares."""
         return self._context.random + len(self._context.constants)
 
-    def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None) -> Self:
-        """A graph in place of this one, for runs in the same program."""
+    @property
+    def dropped_rules(self) -> tuple[str, ...]:
+        """The functions that had a derivative rule of their own in the program, which this graph does not have."""
+        return self._context.dropped_rules
+
+    def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None, dropped_rules: Sequence[str] = ()) -> Self:
+        """A graph in place of this one, for runs in the same program, maybe without some derivative rules."""
         if ir is self._ir and facts is None:
             return self
-        return self.__class__(ir, self._context, can_fail=self.can_fail, facts=facts)
+        context = self._context
+        if dropped_rules:
+            context = replace(context, dropped_rules=tuple(dict.fromkeys([*context.dropped_rules, *dropped_rules])))
+        return self.__class__(ir, context, can_fail=self.can_fail, facts=facts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
@@ -103,7 +113,8 @@ class Graph(GraphView):
 
         Errors: DL1233 if it calls a Python function.
         """
-        return record_to_json(self._ir, self._context.checks if self.can_fail else None, source=source)
+        checks = self._context.checks if self.can_fail else None
+        return record_to_json(self._ir, checks, self.dropped_rules, source=source)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -112,7 +123,7 @@ class Graph(GraphView):
         Errors: DL1204 for any other text; DL1272 for an op that is not declared.
         """
         found = record_from_json(text)
-        return cls(found.graph, free_context(found.sites or ()), can_fail=found.sites is not None)
+        return cls(found.graph, free_context(found.sites or (), found.dropped_rules), can_fail=found.sites is not None)
 
     def show(self, form: str = "mermaid", *, everything: bool = False) -> str:
         """Its picture: `dot`, `mermaid`, `svg`, `html` or `json`. Large graphs are folded unless `everything` is set.

@@ -72,6 +72,7 @@ def gradient(
         if not isinstance(unreachable, str) or unreachable not in UNREACHABLE:  # pyright: ignore[reportUnnecessaryIsInstance]
             way = 'write `unreachable="error"` or `unreachable="zero"`'
             raise graph_error("DL1207", f"`unreachable` is not {unreachable!r:.40}", help=way)
+        require_rules(g)
         start, merged = expand_in_place(g.ir)
         wanted, towards = own_values(g, ys, "ys"), own_values(g, xs, "xs")
         weighted = SeededGraph(g, start)
@@ -93,6 +94,15 @@ def gradient(
             require_reached(weighted.graph, wanted, towards, found)
         outputs = found.graph.results[len(found.graph.results) - (FAILURE_RESULTS if g.can_fail else 0) :]
         return g.derive(verified(with_cotangents(found, towards, outputs)))
+
+
+def require_rules(g: Graph) -> None:
+    """Errors: DL1250 if functions had derivatives of their own, of which the graph knows nothing any more."""
+    if g.dropped_rules:
+        names = ", ".join([f"`{name}`" for name in g.dropped_rules])
+        message = f"{names} had a derivative rule in the program, which this graph does not have any more"
+        way = 'take the gradient of the graph as it was elaborated: `f.graph(…, stage="ir")`'
+        raise graph_error("DL1250", message, help=way)
 
 
 # ---- Which values

@@ -6,6 +6,7 @@ It is the JSON of `ir/json_codec.py` with two more members, so what reads one re
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from msgspec import Struct
@@ -27,13 +28,14 @@ UNKNOWN_CHECK = CheckSite(NO_SPAN, "a check of this graph failed")
 
 
 class GraphRecord(Struct, frozen=True, eq=False):
-    """A graph that was read, and its checks by number; None if its results do not tell of checks."""
+    """A graph that was read; its checks by number, None if its results tell of none; the rules that it has lost."""
 
     graph: Graph
     sites: tuple[CheckSite, ...] | None
+    dropped_rules: tuple[str, ...] = ()
 
 
-def record_to_json(graph: Graph, checks: CheckTable | None, *, source: bool) -> str:
+def record_to_json(graph: Graph, checks: CheckTable | None, dropped_rules: Sequence[str] = (), *, source: bool) -> str:
     """The graph as one line of JSON; with `source`, the texts where its equations stand. Errors: DL1233."""
     sources: dict[Source, int] = {}
     with classify_errors():
@@ -42,6 +44,8 @@ def record_to_json(graph: Graph, checks: CheckTable | None, *, source: bool) -> 
         used = sorted(n for n in constant_numbers(graph) if 1 <= n <= len(checks.sites))
         sites = [(n, checks.sites[n - 1]) for n in used]
         data["checks"] = [[n, site_json(s if source else without_positions(s), sources)] for n, s in sites]
+    if dropped_rules:
+        data["dropped_rules"] = list(dropped_rules)
     data["sources"] = [s.name for s in sources]
     if source:
         data["texts"] = [s.text for s in sources]
@@ -71,11 +75,12 @@ def record_from_json(text: str) -> GraphRecord:
     sources = read_sources(about)
     with classify_errors():
         graph = GraphDecoder(sources).whole(about)
+    dropped = tuple(texts_of(about.get("dropped_rules", []), "its dropped rules are not names"))
     if "checks" not in about:
-        return GraphRecord(graph, None)
+        return GraphRecord(graph, None, dropped)
     if [v.type for v in graph.results[-FAILURE_RESULTS:]] != [CHECK_RESULT] * FAILURE_RESULTS:
         fail("it has checks, but its last results do not report them")
-    return GraphRecord(graph, read_checks(about["checks"], sources or []))
+    return GraphRecord(graph, read_checks(about["checks"], sources or []), dropped)
 
 
 def read_sources(about: dict[str, Json]) -> list[Source] | None:
@@ -88,9 +93,9 @@ def read_sources(about: dict[str, Json]) -> list[Source] | None:
     return [Source(n, t, library=n.startswith(LIBRARY_PREFIX)) for n, t in zip(names, texts, strict=True)]
 
 
-def texts_of(data: Json) -> list[str]:
+def texts_of(data: Json, otherwise: str = "its sources are not names and texts") -> list[str]:
     if not isinstance(data, list) or not all(isinstance(part, str) for part in cast(list[Json], data)):
-        fail("its sources are not names and texts")
+        fail(otherwise)
     return cast(list[str], data)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from difflang.ad.expand_derivatives import custom_rules
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.wording import with_article
 from difflang.graph.graph_errors import graph_error, unknown_pass, verified
@@ -45,7 +46,10 @@ class GraphWithFacts(Protocol):
     @property
     def can_fail(self) -> bool: ...
 
-    def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None) -> Any: ...
+    @property
+    def dropped_rules(self) -> tuple[str, ...]: ...
+
+    def derive(self, ir: IrGraph, facts: Mapping[str, Any] | None = None, dropped_rules: Sequence[str] = ()) -> Any: ...
 
 
 G = TypeVar("G", bound=GraphWithFacts)
@@ -165,7 +169,9 @@ def rewritten(graph: G, found: GraphPass, result: Any) -> G:
         raise graph_error("DL1251", message, help="a graph that was parsed or built has none: edit the graph that came")
     # In the program of the graph that the pass got: one from JSON knows neither its arrays nor its random key.
     gives = {fact: True for fact in found.gives if fact not in result.facts}
-    return result if result is graph and not gives else graph.derive(result.ir, {**result.facts, **gives})
+    if result is graph and not gives:
+        return graph
+    return graph.derive(result.ir, {**result.facts, **gives}, result.dropped_rules)
 
 
 def given_facts(found: GraphPass, result: Any) -> dict[str, Any]:
@@ -202,7 +208,8 @@ def compiler_pass(rewrite: Pass) -> GraphPass:
     def run(graph: GraphWithFacts) -> Any:
         after = rewrite(graph.ir)
         # A graph that did not change keeps its facts.
-        return graph if after is graph.ir else graph.derive(verified(after))
+        dropped = custom_rules(graph.ir) if rewrite.drops_rules else ()
+        return graph if after is graph.ir else graph.derive(verified(after), dropped_rules=dropped)
 
     return GraphPass(rewrite.name, rewrite.help, rewrite.needs, rewrite.gives, True, run, of_compiler=True)
 

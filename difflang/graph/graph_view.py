@@ -21,6 +21,7 @@ from difflang.ir.graph import Value as IrValue
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DType, History, Tensor
 from difflang.ir.text_printer import ValueNames, eqn_text, graph_to_text
+from difflang.tools.cost import count_operations
 
 
 class ValueScope(EmittingScope, Protocol):
@@ -158,6 +159,15 @@ class Equation(Immutable):
         for view in views:
             view.in_backward = self.is_backward
         return views
+
+    @property
+    def cost(self) -> int | str:
+        """How many operations a run of it takes, as its op declares: a formula where sizes have names.
+
+        Of the branches of a conditional the most expensive counts, of a loop of unknown length one step.
+        """
+        found = count_operations(IrGraph((), (self.ir,), ()))
+        return found.count if isinstance(found.count, int) else str(found)
 
     @property
     def is_backward(self) -> bool:

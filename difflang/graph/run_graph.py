@@ -47,11 +47,12 @@ class RunContext(Struct, frozen=True, eq=False):
     constants: tuple[Any, ...] = ()
     random: bool = False
     byte_limit: int = 0
+    dropped_rules: tuple[str, ...] = ()  # functions that had a derivative of their own: now it is that of their bodies
 
 
-def free_context(sites: Sequence[CheckSite] = ()) -> RunContext:
+def free_context(sites: Sequence[CheckSite] = (), dropped_rules: tuple[str, ...] = ()) -> RunContext:
     """The context of a graph that comes from no loaded program."""
-    return RunContext(CheckList(sites), threading.RLock())
+    return RunContext(CheckList(sites), threading.RLock(), dropped_rules=dropped_rules)
 
 
 class GraphProgram(CallableGraph):

@@ -22,7 +22,10 @@ from difflang.passes.pipelines import (
 )
 
 DIFFERENTIATE = Pass(
-    differentiate, "derivative operators become the equations of the derivatives", gives=("differentiated",)
+    differentiate,
+    "derivative operators become the equations of the derivatives",
+    gives=("differentiated",),
+    drops_rules=True,
 )
 COMPILE = Pipeline(
     "compile",

@@ -60,6 +60,7 @@ class Pass(Struct, frozen=True):
     needs: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     idempotent: bool = False  # a second run in a row changes nothing
+    drops_rules: bool = False  # functions lose the derivative rules that the program gives them
     ignores_dead: bool = False  # that dead equations are gone is no reason to run again
 
     @property

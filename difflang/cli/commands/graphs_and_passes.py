@@ -136,6 +136,7 @@ def described(help: str, needs: Sequence[str], gives: Sequence[str]) -> str:
 
 def rewrite_by_passes(text: str) -> GraphOfCallRewrite:
     """What applies the passes in a text, `cse,dce`, to the graph of a call. Errors: BadParameter for an unknown one."""
+    from difflang.ad.expand_derivatives import custom_rules
     from difflang.graph.computational_graph import Graph
     from difflang.graph.graph_passes import PASSES
     from difflang.graph.run_graph import RunContext
@@ -148,7 +149,8 @@ def rewrite_by_passes(text: str) -> GraphOfCallRewrite:
             raise click.BadParameter(f"there is no pass '{name}'. {way}", param_hint="--passes")
 
     def rewritten(graph: IrGraph, call: ElaboratedCall, session: Session) -> IrGraph:
-        context = RunContext(session, threading.RLock(), (), call.random, call.limit)
+        dropped = () if graph is call.graph else custom_rules(call.graph)
+        context = RunContext(session, threading.RLock(), (), call.random, call.limit, dropped)
         return Graph(graph, context, can_fail=call.fails).apply(*names).ir
 
     return rewritten

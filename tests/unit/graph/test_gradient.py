@@ -186,6 +186,21 @@ def test_recursion_grows_and_a_stage_that_limits_nothing_is_refused() -> None:
     assert 'stage="ir"' in report(lambda: dg.gradient(late, late.outputs[0], late["x"]), "DL1250")
 
 
+def test_rules_of_functions_are_used_or_missed() -> None:
+    module = difflang.loads(
+        "fn g(x: f64) -> f64 = x * x\n@unchecked\nrule g(x) { (g(x), linear |dx| 3.0 * x * dx) }\n"
+        "fn f(x: f64) -> f64 = sin(g(x))\n"
+    )
+    g = module.f.graph().apply("inline")
+    np.testing.assert_allclose(dg.gradient(g, g.outputs[0], g["x"]).run(1.3)[0], np.cos(1.69) * 3.9)
+    for late in (module.f.graph(stage="derived"), module.f.graph(stage="optimized"), g.apply("differentiate", "dce")):
+        read = dg.Graph.from_json(late.to_json())
+        for each in (late, late.rename(name="h"), read):
+            assert each.dropped_rules == ("g",)
+            text = report(lambda each=each: dg.gradient(each, each.outputs[0], each["x"]), "DL1250")  # type: ignore[misc]
+            assert "`g` had a derivative rule in the program" in text
+
+
 def test_wrong_values_and_seeds() -> None:
     inner = next(e for e in F.walk() if e.op == "loop").regions[0].equations[0].outputs[0]
     assert "is a value of a region" in report(lambda: dg.gradient(F, LOSS, inner), "DL1250")

@@ -244,3 +244,13 @@ def test_a_copy_is_the_graph_itself_and_nothing_is_pickled() -> None:
 def test_a_constant_without_a_number_is_an_error(value: str) -> None:
     with pytest.raises(difflang.ParseError, match="const refuses"):
         dg.parse(f"graph @f() {{ %0: f64[] = const {value} yield %0 }}")
+
+
+def test_the_cost_of_an_equation() -> None:
+    with dg.build(x="f64[n, 3]", w="f64[3]") as b:
+        y = b.dot_general(b.x, b.w, contract=((1,), (0,)), batch=((), ()))
+        b.output(b.loop(5, lambda b, i, s: b.sin(s) * s, b.sum(y)))
+    assert [(e.op, e.cost) for e in b.graph.equations] == [
+        ("dot_general", "6*n"), ("reduce_sum", "n"), ("const", 0), ("loop", 10),
+    ]  # fmt: skip
+    assert [e.cost for e in b.graph.with_sizes(n=4).equations] == [24, 4, 0, 10]
