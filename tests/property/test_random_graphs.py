@@ -10,6 +10,7 @@ from derivatives import FLOAT, composed, op
 from difflang import graph as dg
 from difflang.ad.expand_derivatives import differentiate
 from difflang.ad.graph_gradient import ShiftedGraph
+from difflang.gradcheck.evaluation_trace import EvaluationTrace, TraceNode
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
@@ -76,6 +77,20 @@ def test_gradients_of_graphs_are_those_of_functions(seed: int) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
         blocks = [e for e in d.walk() if e.op == "checkpoint"]
         assert recompute is not None or not blocks
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_towards_all_values_are_the_cotangents_of_a_trace(seed: int) -> None:
+    f, xs = random_graph(seed), numbers(random_graph(seed), 0, seed)
+    trace = EvaluationTrace([TraceNode(x, p.type, active=True) for x, p in zip(xs, f.params, strict=True)])
+    trace.pull(trace.run(f, trace.arguments)[0])
+    steps = {step.eqn: step for step in trace.steps if step.eqn in f.eqns}
+    g = dg.Graph(f)
+    towards = [v for e in g.equations if e.ir in steps for v in e.outputs]
+    d = dg.gradient(g, g.outputs[0], [*g.inputs, *towards], unreachable="zero")
+    want = [*trace.arguments, *[node for e in g.equations if e.ir in steps for node in steps[e.ir].results]]
+    for node, got in zip(want, evaluate(differentiate(d.ir), *xs), strict=True):
+        np.testing.assert_allclose(got, node.adjoint, rtol=1e-11, atol=1e-13)
 
 
 def without_stops(seed: int) -> Graph:
