@@ -6,28 +6,19 @@ padding each with zeros and adding would go through the whole array once per sli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from heapq import heappop, heappush
-
-from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
 from difflang.ir.op import MaybeValue
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.ad_interface import add_tangents, choice_type, or_choices, zeros
+from difflang.ops.ad_interface import CotangentSum, add_tangents, choice_type, or_choices, zeros
 from difflang.ops.arrays.shape_manipulation import concat
 from difflang.ops.elementwise.comparison_and_logic import logical_and, logical_not
 
 AxisWindow = tuple[int, int]  # start and stop along an axis
-
-
-class CotangentSum(Struct, frozen=True):
-    """How several cotangents of one value are summed: `sum(builder, cotangents)`, for the tangents in `tangents`."""
-
-    tangents: set[Value]
-    sum: Callable[[Builder, Sequence[Value]], Value]
 
 
 class CotangentAccumulator:

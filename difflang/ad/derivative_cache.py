@@ -12,6 +12,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.op import MaybeValue
 from difflang.ops.ad_interface import (
     Cotangents,
+    CotangentSum,
     JvpGraph,
     LinearizedGraph,
     Mask,
@@ -26,9 +27,10 @@ from difflang.ops.loop.residual_selection import trim_residuals
 class DerivativeCache:
     """Caches derivatives by graph identity, so a function called many times is differentiated once."""
 
-    __slots__ = ("jvps", "lean", "linearized", "reused", "transposed")
+    __slots__ = ("jvps", "lean", "linearized", "reused", "total", "transposed")
 
     def __init__(self, *, often: bool = False) -> None:
+        self.total: CotangentSum | None = None
         # Whether a tangent graph runs many times: then it recomputes nothing, and everything it reads is a residual.
         self.reused = often
         self.lean: dict[tuple[Graph, Mask], LinearizedGraph] = {}

@@ -10,16 +10,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from difflang.ad.cotangent_accumulator import CotangentSum
 from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ad.expand_derivatives import expand_derivatives
 from difflang.ad.linearize import live_equations, pushforward, tangent_param
-from difflang.ad.recomputation import recompute_in_blocks
+from difflang.ad.recomputation import RecomputeBlocks
 from difflang.ad.transpose import pullback
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.tensor_types import History
+from difflang.ops.ad_interface import CotangentSum
 from difflang.passes.dce import dce
 
 SumCotangents = Callable[[Builder, Sequence[Value]], Value]
@@ -60,14 +60,17 @@ def gradient(
     pairs = [(dot.get(shifted.read(y)), new[seed]) for y, seed in zip(ys, seeds, strict=True)]
     arriving = [(tangent.capture(d), ct) for d, ct in pairs if d is not None]
     eqns, _ = live_equations(tangent.eqns, [d for d, _ in arriving])
+    summed = {d for d in dots if d is not None}
+    if sum_cotangents is not None:
+        ad.total = CotangentSum(summed, sum_cotangents)
     without = shifted.remove_shifts(primal, new)
     env = {inside: without.get(outside, outside) for outside, inside in tangent.captures.items()}
     if recomputed:
         own = {new[v]: v in recomputed for eqn in graph.eqns for v in eqn.results if v in new}
-        eqns = recompute_in_blocks(eqns, [d for d, _ in arriving], tangent, env, primal.eqns, own)
-    total = None if sum_cotangents is None else CotangentSum({d for d in dots if d is not None}, sum_cotangents)
+        blocks = RecomputeBlocks(tangent, env, primal.eqns, own, summed)
+        eqns = blocks.isolated(eqns, [d for d, _ in arriving])
     forward = len(primal.eqns)
-    found = pullback(ad, eqns, primal, env, {d for d in moving if d is not None}, arriving, total=total)
+    found = pullback(ad, eqns, primal, env, {d for d in moving if d is not None}, arriving)
     cts: dict[Value, MaybeValue] = {}
     for param, d in zip(shifted.graph.params, moving, strict=True):
         if d is not None:

@@ -15,35 +15,6 @@ from difflang.ops.control.checkpoint_block import checkpoint
 Interval = tuple[int, int]  # the first and the last position
 
 
-def recompute_in_blocks(
-    eqns: Sequence[Eqn],
-    results: Iterable[Value],
-    tangent: Builder,
-    env: dict[Value, Value],
-    primal: Sequence[Eqn],
-    own: Mapping[Value, bool],
-) -> list[Eqn]:
-    """The equations of a tangent graph, with those that read recomputed values in blocks.
-
-    `env` maps the values that `tangent` captured to those of `primal`, and is extended. `own` are the values of
-    `primal` that the program defines, and whether each is recomputed; others serve derivatives, or are parts of what is
-    kept. `results` are read behind the equations. Cost: linear.
-    """
-    linear = linear_equations(eqns, tangent.params)
-    free = [eqn for eqn in eqns if eqn not in linear]
-    kept, moved = kept_equations(primal, own), recomputed_equations(primal, own)
-    blocks = RecomputeBlocks(tangent, env, [*[eqn for eqn in primal if eqn not in kept], *free])
-    rest = [eqn for eqn in eqns if eqn in linear]
-    last_read = {v: i for i, eqn in enumerate(rest) for v in eqn.operands} | dict.fromkeys(results, len(rest))
-    found, at = list(free), 0
-    for first, last in merged(interval for step, interval in blocks.use_intervals(rest).items() if step in moved):
-        inside = rest[first : last + 1]
-        read = [r for eqn in inside for r in eqn.results if last_read.get(r, -1) > last]
-        found += [*rest[at:first], blocks.block(inside, read)]
-        at = last + 1
-    return [*found, *rest[at:]]
-
-
 def linear_equations(eqns: Sequence[Eqn], tangents: Iterable[Value]) -> set[Eqn]:
     """The equations on tangents: others of a tangent graph compute constants."""
     known, found = set(tangents), set[Eqn]()
@@ -93,12 +64,48 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 class RecomputeBlocks:
-    """Makes the blocks of one tangent graph. The `steps`, in order, are what a block computes itself if need be."""
+    """The blocks of one tangent graph, of the builder `tangent`.
 
-    def __init__(self, tangent: Builder, env: dict[Value, Value], steps: Sequence[Eqn]) -> None:
-        self.tangent, self.env, self.steps = tangent, env, steps
-        self.maker = {r: step for step in steps for r in step.results}
-        self.place = {step: i for i, step in enumerate(steps)}
+    `env` maps the values that the tangent graph captured to those of the `primal` equations, and is extended. `own` are
+    the values of these that the program defines, and whether each is recomputed; others serve derivatives, or are parts
+    of what is kept. `summed` are the tangents of the program's values, which those inside of blocks join.
+    """
+
+    def __init__(
+        self,
+        tangent: Builder,
+        env: dict[Value, Value],
+        primal: Sequence[Eqn],
+        own: Mapping[Value, bool],
+        summed: set[Value],
+    ) -> None:
+        self.tangent, self.env, self.summed = tangent, env, summed
+        kept = kept_equations(primal, own)
+        self.moved = recomputed_equations(primal, own)
+        # What a block computes itself if need be, in order.
+        self.steps = [eqn for eqn in primal if eqn not in kept]
+        self.maker = {r: step for step in self.steps for r in step.results}
+        self.place: dict[Eqn, int] = {}
+
+    def isolated(self, eqns: Sequence[Eqn], results: Iterable[Value]) -> list[Eqn]:
+        """The equations of the tangent graph, with those that read recomputed values in blocks. Cost: linear.
+
+        `results` are read behind the equations.
+        """
+        linear = linear_equations(eqns, self.tangent.params)
+        free = [eqn for eqn in eqns if eqn not in linear]
+        self.steps += free
+        self.maker |= {r: step for step in free for r in step.results}
+        self.place = {step: i for i, step in enumerate(self.steps)}
+        rest = [eqn for eqn in eqns if eqn in linear]
+        last_read = {v: i for i, eqn in enumerate(rest) for v in eqn.operands} | dict.fromkeys(results, len(rest))
+        found, at = list(free), 0
+        for first, last in merged([i for step, i in self.use_intervals(rest).items() if step in self.moved]):
+            inside = rest[first : last + 1]
+            read = [r for eqn in inside for r in eqn.results if last_read.get(r, -1) > last]
+            found += [*rest[at:first], self.block(inside, read)]
+            at = last + 1
+        return [*found, *rest[at:]]
 
     def makers(self, eqn: Eqn) -> list[Eqn]:
         """The steps that compute the operands of an equation."""
@@ -145,6 +152,7 @@ class RecomputeBlocks:
         for eqn in (*self.needed_steps(eqns), *eqns):
             results = builder.copy(eqn, tuple(map(local, eqn.operands)))
             inside.update(zip(eqn.results, results, strict=True))
+        self.summed.update([new for old, new in inside.items() if old in self.summed])
         region = builder.finish([inside[r] for r in read])
         attrs = {"results": len(read), "recompute": True}
         return Eqn(checkpoint, tuple(operands), tuple(read), attrs, (region,), eqns[0].span)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from difflang.ad.cotangent_accumulator import CotangentAccumulator, CotangentSum
+from difflang.ad.cotangent_accumulator import CotangentAccumulator
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import backward_span
 from difflang.ir.builder import Builder
@@ -88,13 +88,12 @@ def pullback(
     linear: set[Value],
     cts: Sequence[tuple[Value, MaybeValue]],
     choices: Mapping[Value, Value] | None = None,
-    total: CotangentSum | None = None,
 ) -> CotangentAccumulator:
     """Emit in `builder` the equations that pull cotangents back through `eqns`, to the values in `linear`.
 
     `env` maps the values that are not linear to those in `builder`, `cts` pairs values with cotangents, and `choices`
-    maps cotangents to their masks. Returns the cotangents of the linear values that `eqns` do not define, which `total`
-    may sum in its own way. Extends `env` and `linear`.
+    maps cotangents to their masks. Returns the cotangents of the linear values that `eqns` do not define. Extends `env`
+    and `linear`.
     """
     # A result is linear as soon as one operand is; all other equations are evaluated before any cotangent is pulled.
     backwards: list[Eqn] = []
@@ -105,7 +104,7 @@ def pullback(
         else:
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
-    found = CotangentAccumulator(builder, choices, total)
+    found = CotangentAccumulator(builder, choices, ad.total)
     for value, ct in cts:
         if ct is not None and value in linear:
             found.add(value, ct)

@@ -10,7 +10,7 @@ The derivative rules of such an op (`EquationRules`) are functions of an `Ad`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -123,11 +123,20 @@ class TransposedGraph(Struct, frozen=True):
         return self.graph.with_results(self.graph.results[: sum(self.active)])
 
 
+class CotangentSum(Struct, frozen=True):
+    """How several cotangents of one value are summed: `sum(builder, cotangents)`, for the tangents in `tangents`."""
+
+    tangents: set[Value]
+    sum: Callable[[Builder, Sequence[Value]], Value]
+
+
 class Ad(Protocol):
     """Differentiates regions. Results in `force_active` are active in any case, with zeros if need be.
 
     A transpose takes the `arriving` cotangents of the results; those of the params are `at_least` what is asked.
     """
+
+    total: CotangentSum | None  # where cotangents are not just added
 
     def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph: ...
     def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph: ...

@@ -265,6 +265,33 @@ def test_aggregate_gets_slices_as_whole_cotangents() -> None:
     np.testing.assert_allclose(got, [2.0, 1.0, 1.0, 1.0])
 
 
+def test_aggregate_sums_in_blocks_that_recompute_too() -> None:
+    counts: list[int] = []
+
+    def counted(b: dg.GraphBuilder, cotangents: list[dg.Value]) -> dg.Value:
+        counts.append(len(cotangents))
+        first, *rest = cotangents
+        for ct in rest:
+            first = first + ct * 2.0
+        return first
+
+    y, w = CHAIN.outputs[0], CHAIN["w"]
+    want = dg.gradient(CHAIN, y, w, aggregate=counted).run(X, W)[0]
+    plain = sorted(counts)
+    counts.clear()
+    d = dg.gradient(CHAIN, y, w, aggregate=counted, recompute=lambda e: e.op == "tanh")
+    assert sorted(counts) == plain == [3]
+    np.testing.assert_allclose(d.run(X, W)[0], want, rtol=1e-14)
+
+
+def test_what_is_not_selected_stays_zero_in_sums_and_blocks() -> None:
+    module = difflang.loads("fn f(x: f64[3]) -> f64 { let l = log(x)\n sum(where(x > 0.0, l * l + l, x * x)) }\n")
+    g = module.f.graph().apply("inline")
+    for recompute in (lambda e: False, lambda e: True):
+        d = dg.gradient(g, g.outputs[0], g["x"], aggregate=lambda b, cts: sum(cts[1:], cts[0]), recompute=recompute)
+        np.testing.assert_allclose(d.run(np.array([0.0, 1.0, -1.0]))[0], [0.0, 1.0, -2.0])
+
+
 def test_a_wrong_aggregate_or_recompute_is_reported() -> None:
     y, x = CHAIN.outputs[0], CHAIN["w"]
     text = report(lambda: dg.gradient(CHAIN, y, x, aggregate=lambda b, cts: b.sum(cts[0])), "DL1250")
