@@ -18,7 +18,7 @@ from difflang.ir.graph import Attr, Values
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import Tensor
 from difflang.ir.verify import TYPE_RULE_ERRORS
-from difflang.ops.control.extern_call import MissingExtern, extern
+from difflang.ops.control.extern_call import MissingOp, extern
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import default_dtype, prune_dtype
@@ -42,7 +42,7 @@ def call_extern_op(
         solve = prune_dtype if cx.root.definition_only else default_dtype
         types = tuple([Tensor(solve(v.type.dtype), v.type.shape) for v in operands if isinstance(v.type, Tensor)])
         tensors = tuple([Tensor(solve(t.dtype), t.shape) for t in leaf_types(result)])
-        missing = MissingExtern(decl.name, types, tensors, decl.name_span, undeclared_op_error(decl, span))
+        missing = MissingOp(decl.name, types, tensors, decl.name_span, undeclared_op_error(decl, span))
         return term_from_leaves(result, cx.builder.append(extern, operands, tensors, function=missing, linear=0))
     check_usable(decl, op)
     attrs = call_attributes(decl, terms, annotations)

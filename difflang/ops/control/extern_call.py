@@ -70,6 +70,10 @@ class MissingExtern(ExternFunction):
         raise self.error
 
 
+class MissingOp(MissingExtern):
+    """Stands for an op that nobody declared. Its derivative is missing for the same reason."""
+
+
 def extern_type(same: TypeSolver, *types: Type, function: ExternFunction, linear: int) -> tuple[Type, ...]:
     """extern(*operands) -> results, with the types of `function`. It is linear in the last `linear` operands."""
     require_same_types(same, function.name, types, function.params)
@@ -136,6 +140,8 @@ def emit_extern_call(builder: Builder, function: ExternFunction, operands: Seque
 def missing_jvp(function: ExternFunction, span: Span, second_order: bool) -> MissingExtern:
     """Stands for a missing forward derivative of a call at `span`; its transpose, the vjp, may exist all the same."""
     params = (*function.params, *differentiable_types(function.params))
+    if isinstance(function, MissingOp):
+        return MissingOp(function.name, params, differentiable_types(function.results), function.span, function.error)
     error = (
         no_derivative_error(function, span, second_order)
         if function.vjp is None

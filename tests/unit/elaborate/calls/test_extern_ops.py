@@ -100,6 +100,9 @@ def test_a_program_is_checked_without_the_op() -> None:
     with pytest.raises(difflang.ArgumentError, match=r"DL1272(.|\n)*2 \| fn f") as caught:
         f(X)
     assert "--plugin MODULE" in str(caught.value)
+    for derivative in (f.grad, f.hessian):
+        with pytest.raises(difflang.ArgumentError, match="no op `cube` is declared"):
+            derivative()(X)
 
 
 @pytest.mark.parametrize(
