@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from msgspec import Struct
 
+from difflang.base.wording import count_of
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime.compile import compile_graph
@@ -27,6 +30,7 @@ from difflang.runtime.profiler_traces import (
     parse_stack_frames,
 )
 
+HOST_DEVICES_FLAG = "--xla_force_host_platform_device_count"  # in XLA_FLAGS
 MeshAxes = Mapping[str, int]  # the size of each axis, by name
 Split = tuple[str | tuple[str, ...] | None, ...]  # for each axis of an array, the axes of the mesh that split it
 COLLECTIVE = re.compile(
@@ -64,6 +68,16 @@ class PartitionedProgram(Struct, frozen=True):
     temporary_bytes: int
 
 
+def pretend_devices(count: int) -> None:
+    """Have JAX split this machine's processor into so many devices, unless it has started, or the user set that."""
+    if HOST_DEVICES_FLAG in os.environ.get("XLA_FLAGS", ""):
+        return
+    with suppress(RuntimeError):  # JAX has started
+        jax.config.update("jax_num_cpu_devices", count)
+        if not os.environ.get("JAX_PLATFORMS"):
+            jax.config.update("jax_platforms", "cpu")
+
+
 def compile_on_mesh(graph: Graph, axes: MeshAxes, splits: Sequence[Split]) -> PartitionedProgram:
     """Compile a finished graph for devices of this process, its params split so. XLA decides how results are split.
 
@@ -72,7 +86,7 @@ def compile_on_mesh(graph: Graph, axes: MeshAxes, splits: Sequence[Split]) -> Pa
     devices = jax.devices()
     count = prod(axes.values())
     if len(devices) < count:
-        raise RuntimeError(f"there are {len(devices)} devices")
+        raise RuntimeError(f"there {'is' if len(devices) == 1 else 'are'} {count_of(len(devices), 'device')}")
     places = np.array(devices[:count]).reshape(tuple(axes.values()))
     mesh = Mesh(places, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
     shapes = [

@@ -18,7 +18,7 @@ from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import finalize_graph
-from difflang.runtime.collectives import Collective, PartitionedProgram, Split, compile_on_mesh
+from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, Split, compile_on_mesh
 from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 
@@ -103,8 +103,9 @@ def report_partition(
     try:
         program = compile_on_mesh(graph, options.mesh, splits)
     except RuntimeError as error:
-        way = "JAX was started before with fewer; set `XLA_FLAGS=--xla_force_host_platform_device_count=8`"
-        message = f"the mesh needs {count_of(prod(options.mesh.values()), 'device')}, but {error}"
+        count = prod(options.mesh.values())
+        way = f"JAX was started before with fewer; set `XLA_FLAGS={HOST_DEVICES_FLAG}={count}`"
+        message = f"the mesh needs {count_of(count, 'device')}, but {error}"
         raise make_error("DL0601", message, help=way) from None
     what = f"`{decl.name}`" if options.wrt is None else f"the gradient of `{decl.name}` in {options.wrt}"
     source = decl.span.source

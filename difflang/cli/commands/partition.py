@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from math import prod
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from difflang.cli.options_and_reports import (
 )
 
 MAX_DEVICES = 512  # that this process pretends to have
-HOST_DEVICES_FLAG = "--xla_force_host_platform_device_count"
 
 
 @click.command()
@@ -47,9 +44,10 @@ def partition(
     `difflang partition net.dfl:loss --wrt w --mesh data=4 --arg n=64 --arg d=16 --split x=data`
     """
     axes = parse_mesh(mesh)
-    pretend_devices(prod(axes.values()))
+    from difflang.runtime import collectives
     from difflang.tools import partition as partitioning
 
+    collectives.pretend_devices(prod(axes.values()))
     with exit_on_error(usage=partitioning.USAGE):
         options = partitioning.PartitionOptions(
             axes, parse_pairs(splits, "--split", "AXES"), parse_pairs(argument_types, "--arg", "TYPE"), wrt, words
@@ -70,11 +68,3 @@ def parse_mesh(text: str) -> dict[str, int]:
     if prod(found.values()) > MAX_DEVICES:
         raise click.BadParameter(f"at most {MAX_DEVICES} devices can be tried here", param_hint="--mesh")
     return found
-
-
-def pretend_devices(count: int) -> None:
-    """Have JAX split this machine's processor into so many devices, unless it has started, or the user set that."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "jax" not in sys.modules and HOST_DEVICES_FLAG not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {HOST_DEVICES_FLAG}={count}".strip()
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")

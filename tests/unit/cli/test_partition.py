@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from click.testing import CliRunner
 
@@ -55,6 +56,12 @@ def test_what_is_not_split_is_not_sent(folder: Path) -> None:
     assert "no device sends anything" in partitioned("net.dfl:loss", "--mesh", "data=2", *SIZES)
 
 
+def test_a_plugin_that_imports_jax(folder: Path) -> None:
+    (folder / "with_jax.py").write_text("import jax")
+    words = ["--plugin", "with_jax", "--mesh", "data=2", "--split", "x=data", *SIZES]
+    assert "@data" in partitioned("net.dfl:loss", *words)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -71,5 +78,6 @@ def test_what_is_not_split_is_not_sent(folder: Path) -> None:
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
 def test_wrong_requests(words: list[str], said: str, folder: Path) -> None:
+    jax.devices()  # so many there are
     found = CliRunner().invoke(main, ["partition", "net.dfl:loss", *SIZES, *words])
     assert found.exit_code in (1, 2) and said in " ".join(found.output.split())
