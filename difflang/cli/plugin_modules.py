@@ -17,6 +17,9 @@ def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str,
     if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for name in names:
+        if name.endswith(".py") or not all(part.isidentifier() for part in name.split(".")):
+            message = f"{name!r} is no name of a module: write it as after `import`, without a folder and `.py`"
+            raise click.BadParameter(message, ctx, param)
         try:
             import_module(name)
         except ModuleNotFoundError as error:
@@ -25,12 +28,20 @@ def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str,
             way = f"; write `--plugin {name.removesuffix('.py')}`" if name.endswith(".py") else ""
             raise click.BadParameter(f"no module `{name}` is here or installed{way}", ctx, param) from None
         except DifflangError as error:
-            click.echo(render(error.diagnostics), err=True)
+            click.echo(f"{render(error.diagnostics)}\n  = raised at {place_of(error)}", err=True)
             sys.exit(1)
         except (Exception, SystemExit) as error:
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error}"
-            raise click.BadParameter(f"`{name}` raised {what} ({at.filename}:{at.lineno})", ctx, param) from error
+            what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            raise click.BadParameter(f"`{name}` raised {what} ({place_of(error)})", ctx, param) from error
+
+
+def place_of(error: BaseException) -> str:
+    """The line that raised an error: of the innermost module that was being imported."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [frame for frame in frames if frame.name == "<module>"][-1]
+    return f"{at.filename}:{at.lineno}"
 
 
 plugin_option = click.option(

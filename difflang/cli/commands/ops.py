@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.wording import aligned_rows
+from difflang.cli.options_and_reports import exit_on_error
 from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def ops(names: tuple[str, ...], check: bool, as_json: bool) -> None:
         raise click.BadParameter(unknown_op_text(unknown[0], list(pages)))
     shown = [pages[name] for name in names] or list(pages.values())
     if check:
-        sys.exit(check_ops([p.name for p in shown if names or p.module]))
+        with exit_on_error(usage=("DL1207",)):
+            sys.exit(check_ops([p.name for p in shown if names or p.module]))
     if as_json:
         click.echo(json.dumps([page.to_data() for page in shown], indent=2))
     else:

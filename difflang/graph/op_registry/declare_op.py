@@ -157,7 +157,7 @@ def check_name(name: Any, replace: bool) -> None:
         raise graph_error("DL1270", f"`{name}` is a part of every builder of graphs", help="choose another name")
     if name in DECLARED and not replace:
         way = "`replace=True` replaces it; two modules cannot share a name"
-        raise graph_error("DL1270", f"the op `{name}` is declared already", help=way)
+        raise graph_error("DL1270", f"the op `{name}` is declared already, in `{OPS[name].module}`", help=way)
 
 
 # What a builder has besides its methods.

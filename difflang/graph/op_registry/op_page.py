@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from inspect import Parameter, signature
 from typing import Any, get_args
@@ -42,7 +43,7 @@ class OpPage(Struct, frozen=True):
     @property
     def summary(self) -> str:
         """The first sentence of its text."""
-        return self.doc.partition(". ")[0].rstrip(".")
+        return re.split(r"(?<!\.)\.(?: |$)", self.doc, maxsplit=1)[0]
 
     @property
     def declaration(self) -> str:

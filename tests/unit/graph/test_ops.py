@@ -103,7 +103,7 @@ def test_a_declaration_that_makes_no_sense(changes: dict[str, Any], words: str) 
 
 def test_a_name_is_declared_once_unless_it_is_replaced() -> None:
     cube()
-    refused("DL1270", "declared already", cube)
+    refused("DL1270", "declared already, in `tests.unit.graph.test_ops`", cube)
     cube(replace=True, reference=np.square, lower=jnp.square)
     with dg.build(x="f64[2]") as b:
         b.output(b.cube(b.x))

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
+from difflang.graph import ops as op_pages
 from difflang.ir.op import OPS
 
 MODULE = """import numpy as np
@@ -42,6 +43,7 @@ def test_every_op_has_a_line_and_a_page() -> None:
     assert len(lines) == len(OPS) and all(len(line) <= 120 for line in lines)
     pages = json.loads(run("ops", "--json").output)
     assert [p["name"] for p in pages] == list(OPS) and all(p["doc"] and p["derivative"] for p in pages)
+    assert next(p for p in op_pages() if p.name == "iota").summary.startswith("0, 1, 2, ... along")
     page = run("ops", "dot_general", "cond").output
     assert "linear in each of x, y, with a transpose" in page and "by rules of its own" in page
 
@@ -81,15 +83,29 @@ def test_laws_of_nothing() -> None:
         (None, "no module `mine`"),
         ("import nothing_of_this_name", "`mine` needs the module `nothing_of_this_name`"),
         ("1 / 0", "`mine` raised ZeroDivisionError"),
-        ("x = (", "`mine` raised SyntaxError"),
-        ('from difflang import graph as dg\ndg.op("add", reference=abs, lower=abs, doc="?")', "DL1270"),
+        ("x = (", "`mine` raised SyntaxError: '(' was never closed (FOLDER/mine.py:1)"),
+        ("import json\njson.loads('')", "(FOLDER/mine.py:2)"),
+        (
+            "from difflang import graph\ngraph.op('add', reference=abs, lower=abs, doc='?')",
+            "raised at FOLDER/mine.py:2",
+        ),
     ],
 )
 def test_a_plugin_that_cannot_be_imported(folder: Path, text: str | None, words: str) -> None:
     if text is not None:
         (folder / "mine.py").write_text(text)
     done = run("ops", "--plugin", "mine")
-    assert done.exit_code in (1, 2) and words in done.output, done.output
+    assert done.exit_code in (1, 2) and words.replace("FOLDER", str(folder)) in done.output, done.output
+
+
+@pytest.mark.parametrize("name", ["cubes.py", "./cubes", ".cubes", ""])
+def test_a_plugin_is_named_as_a_module(folder: Path, name: str) -> None:
+    assert "is no name of a module" in run("ops", "--plugin", name).output
+
+
+def test_laws_of_an_op_without_samples() -> None:
+    done = run("ops", "--check", "loop")
+    assert done.exit_code == 2 and "the op `loop` has no samples" in done.output
 
 
 def test_an_op_that_is_misspelt() -> None:
