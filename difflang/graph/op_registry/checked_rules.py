@@ -9,6 +9,7 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.wording import count_of
+from difflang.embed.extern_functions import read_only_view
 from difflang.gradcheck.op_calls import epsilon
 from difflang.graph.graph_errors import graph_error
 from difflang.graph.op_registry.rule_graphs import GraphRule, UserRule
@@ -69,10 +70,14 @@ def call_rule(name: str, rule: str, function: UserFunction, arrays: Sequence[Arr
 
 
 def checked_reference(name: str, function: UserFunction, result_types: ResultTypes) -> UserFunction:
-    """The reference of an op. Floats of 16 bits are computed in f32 and rounded once. Errors: DL1271."""
+    """The reference of an op. Its operands are read-only, as others read them too. Floats of 16 bits are computed in
+    f32 and rounded once.
+
+    Errors: DL1271.
+    """
 
     def reference(*arrays: Array, **attrs: Attr) -> Array | list[Array]:
-        arrays = tuple(map(np.asarray, arrays))
+        arrays = tuple([read_only_view(np.asarray(x)) for x in arrays])
         wanted = result_types.of_arrays(arrays, attrs)
         if wanted is None:
             return wide_reference(function, arrays, attrs)

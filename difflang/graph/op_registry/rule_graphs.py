@@ -7,7 +7,7 @@ a rule is found before the compiler sees it, and reverse mode and all further or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor, Type, stacked_type
 from difflang.ir.text_printer import eqn_text
 
+UNKNOWN = "of an operand that an op is transposed in, a rule knows only `type`, `dtype` and `shape`"
 UserRule = Callable[..., Any]  # (builder, *values, **attributes) -> value or values
 # A value, one of which a rule may only ask the type, or a value for each result of an op.
 Operand = IrValue | UndefinedPrimal | tuple[MaybeValue, ...] | None
@@ -61,13 +62,21 @@ class GraphRule:
     """A rule of a user as the compiler calls it. `linear` says whether it is linear in its first argument.
 
     `expected` gives the types of its results for arguments and attributes. `what` names it: `the jvp of swish in x`.
+    `facts` are what it gets between the builder and the values.
     """
 
     def __init__(
-        self, what: str, rule: UserRule, names: Sequence[str], expected: Callable[..., Sequence[Type]], *, linear: bool
+        self,
+        what: str,
+        rule: UserRule,
+        names: Sequence[str],
+        expected: Callable[..., Sequence[Type]],
+        *,
+        linear: bool,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self.what, self.rule, self.names = what, rule, tuple(names)
-        self.expected, self.linear = expected, linear
+        self.expected, self.linear, self.facts = expected, linear, facts or {}
         self.graphs: dict[Any, RuleGraph] = {}
 
     def __call__(self, *arguments: Operand, **attrs: Attr) -> Any:
@@ -99,7 +108,7 @@ class GraphRule:
             if result is None:
                 continue
             if not isinstance(result, Value):
-                way = "a rule gives a value of the builder that it gets first, or None where it is zero"
+                way = "a rule gives values of the builder that it gets first, or None"
                 self.fail(f"gives {with_article(result.__class__.__name__)}, not a value", span, way)
             own = self.own(builder, result, span)
             if own.type != type:
@@ -115,10 +124,12 @@ class GraphRule:
 
     def run(self, builder: GraphBuilder, shown: Sequence[Any], attrs: dict[str, Attr], span: Span) -> tuple[Any, ...]:
         try:
-            found = self.rule(builder, *shown, **attrs)
+            found = self.rule(builder, *self.facts.values(), *shown, **attrs)
         except DifflangError as error:
             first = error.diagnostics[0]
-            self.fail(f"failed: {first.message}", span, "\n".join(first.helps), cause=error)
+            unknown = any(isinstance(x, UnknownOperand) for x in shown)
+            way = UNKNOWN if unknown else "\n".join(first.helps)
+            self.fail(f"failed: {first.message}", span, way, cause=error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a rule of the user raises
             self.fail(f"failed: {error.__class__.__name__}: {error}", span, self.usage(), cause=error)
         return tuple(cast(Sequence[Any], found)) if isinstance(found, (tuple, list)) else (found,)
@@ -130,7 +141,7 @@ class GraphRule:
             self.fail(f"failed: {error.diagnostics[0].message}", span)
 
     def usage(self) -> str:
-        return f"it is called as `rule(b, {', '.join(self.names)})`, where `b` builds its equations"
+        return f"it is called as `rule(b, {', '.join([*self.facts, *self.names])})`, where `b` builds its equations"
 
     def check_linear(self, graph: Graph, count: int, span: Span) -> None:
         mask = [i < count for i in range(len(graph.params))]
@@ -198,9 +209,7 @@ def batch_rule_of(name: str, rule: UserRule, names: Sequence[str]) -> BatchRule:
     def batch(eqn: Eqn, batched: tuple[bool, ...], size: Dim) -> BatchedOp | None:
         results = tuple([stacked_type(r.type, size) for r in eqn.results])
         what = f"the batching rule of `{name}`"
-        own = GraphRule(
-            what, lambda b, *xs, **attrs: rule(b, batched, *xs, **attrs), names, lambda *_: results, linear=False
-        )
+        own = GraphRule(what, rule, names, lambda *_: results, linear=False, facts={"batched": batched})
         types = [stacked_type(v.type, size) if w else v.type for v, w in zip(eqn.operands, batched, strict=True)]
         probe = Builder()
         if not all(own.graph_for([probe.param(t) for t in types], dict(eqn.attrs), eqn.span).present):

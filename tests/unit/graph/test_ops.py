@@ -284,6 +284,22 @@ def test_a_batching_rule_replaces_the_loop() -> None:
     assert ops_of_rows() == ["reduce_sum"]
     dg.op("total", batch=lambda b, batched, x: None, replace=True, **total)
     assert "map" in ops_of_rows() and dg.check_op("total").right
+    dg.op("total", batch=lambda b, x: x, replace=True, **total)
+    refused("DL1271", "it is called as `rule(b, batched, x)`", ops_of_rows)
+
+
+def test_a_reference_cannot_write_to_its_operands() -> None:
+    cube(reference=lambda x: x.__setitem__(0, 7.0))
+    f = difflang.loads("extern op cube(x: f64[n]) -> f64[n]\nfn f(x: f64[n]) -> f64 = sum(cube(x))").f
+    x = X.copy()
+    refused("DL1271", "the reference of `cube` raised ValueError", lambda: f.interpret(x))
+    assert np.array_equal(x, X)
+
+
+def test_a_transpose_that_reads_what_it_is_transposed_in() -> None:
+    cube(jvp=None, transpose=lambda b, ct, x: ct * x)
+    f = difflang.loads("extern op cube(x: f64) -> f64\nfn f(x: f64) -> f64 = cube(x)").f
+    refused("DL1271", "a rule knows only `type`, `dtype` and `shape`", lambda: f.grad()(1.0))
 
 
 def test_a_cost_that_is_no_number() -> None:
