@@ -2,7 +2,7 @@
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
 checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `derive` derived,
-with `without` as if a package were not installed, ```` ```python ```` is executed. A ```` ```csv ```` block is a file,
+with `without` as if a package were not installed, ```` ```python ```` is executed, with `devices` on four. A ```` ```csv ```` block is a file,
 and so is ```` ```dfl name.dfl ````.
 """
 
@@ -25,6 +25,7 @@ from difflang.base.package_data import error_page
 from difflang.cli import main
 from difflang.host import optional_packages
 from support.declared_ops import restored_ops
+from support.devices import python_on_devices
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "errors").glob("*.md"))}
@@ -84,6 +85,9 @@ def without(package: str) -> Iterator[None]:
 
 def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
     """The codes that a block yields, and everything that was said."""
+    if "devices" in block.words:
+        said = python_on_devices("-c", block.text).stderr
+        return set(re.findall(r"error\[(DL\d{4})\]", said)), said
     if block.language == "python":
         try:
             with restored_ops():

@@ -19,6 +19,7 @@ from difflang.execution.callable_graph import CallableGraph, MakeProgram, random
 from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
 from difflang.runtime.compile import compile_graph
+from difflang.runtime.devices import default_device
 from difflang.runtime.forked_process import uses_threads
 from difflang.runtime.value_layouts import field_or_none
 from difflang.tools import check_grad, trace_call
@@ -129,7 +130,7 @@ class Specialization(CallableGraph):
     def try_compiled(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
         """The value for such arrays; `UNKNOWN` if the program is not compiled or takes other types."""
         executable = self.program.made.executable
-        if executable.compiled is None:
+        if executable.compiled is None or default_device() != executable.setting:
             return UNKNOWN
         met = self.voice.met
         try:
@@ -176,7 +177,7 @@ class DispatchCache:
     """
 
     __slots__ = (
-        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "dims", "sole_program"),
+        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "dims", "setting", "sole_program"),
         "specializations",
     )
 
@@ -192,6 +193,7 @@ class DispatchCache:
         self.concrete: frozenset[type] = frozenset()
         # The only program, called with arrays.
         self.sole_program: Callable[..., list[Any]] | None = None
+        self.setting: Any = None  # JAX's setting of the default device that it was compiled under
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""
@@ -201,7 +203,7 @@ class DispatchCache:
                 return UNKNOWN
             args = self.without_sizes(args)
         if self.concrete.issuperset(map(type, args)):
-            if self.sole_program is not None:
+            if self.sole_program is not None and default_device() == self.setting:
                 # After a long program has emptied the CPU cache, each Python frame costs microseconds.
                 try:
                     return self.sole_program(*args)[0]
@@ -257,6 +259,7 @@ class DispatchCache:
         if arrays or len(self.specializations) > 1:
             sole = len(self.specializations) == 1 and not sizes
             self.sole_program = found.bare_compiled() if sole else None
+            self.setting = found.executable.setting
         leaves, structure = (args, (len(args), *sizes)) if arrays else flatten_arguments(args, sizes)
         quick = pytrees.fast_tree_key(leaves, structure)
         if quick is not None and not pytrees.has_tracers(leaves):

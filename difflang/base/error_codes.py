@@ -154,6 +154,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0603": "a size that the axes of a mesh do not divide",
     "DL0604": "an axis of a mesh that splits an array twice",
     "DL0606": "an axis that a mesh does not have",
+    "DL0609": "arrays on different devices",
     # ---- 07: modules, files and data
     "DL0701": "a file that cannot be read",
     "DL0702": "a file outside the program's folder",

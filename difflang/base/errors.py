@@ -109,6 +109,7 @@ CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL0406": GradientMismatch,
     "DL04": DifferentiationError,
     "DL05": CheckError,
+    "DL0609": ArgumentError,
     "DL06": LimitError,
     "DL07": DataError,
     "DL0707": CheckError,

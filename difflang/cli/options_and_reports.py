@@ -113,7 +113,7 @@ engine_option = click.option(
     default="xla",
     help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
 )
-device_option = click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
+device_option = click.option("--device", help="Device to run functions on: cpu, gpu, tpu, or one of several: gpu:1.")
 seed_option = click.option("--seed", type=WholeNumber(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
 float_option = click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Search imports in another folder.")

@@ -27,6 +27,7 @@ from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mas
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
 from difflang.runtime.compile import options_of
+from difflang.runtime.devices import device_of, refuse_scattered
 
 Array = Any
 program_p = Primitive("difflang")
@@ -94,13 +95,21 @@ def abstract_array(type: Type, like: Any = None) -> Any:
 
 
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
-    """Run outside of any trace, as when `jax.grad` is not inside `jax.jit`: compiled once."""
-    options = options_of(program.finished_graph)
-    compiled = program.cached(
-        "jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program), compiler_options=options or None)
-    )
-    with jax.enable_x64(True):
-        return compiled(*arrays)
+    """Run outside of any trace, as when `jax.grad` is not inside `jax.jit`: compiled once. Errors: DL0609."""
+    device = device_of(arrays)
+    compiled = program.cached(("jitted", device.platform), lambda: jit_program(program, device))
+    try:
+        with jax.enable_x64(True):
+            return compiled(*arrays)
+    except ValueError:
+        refuse_scattered(arrays, [p.hint or f"argument {i}" for i, p in enumerate(program.graph.params, 1)])
+        raise
+
+
+def jit_program(program: EmbeddedProgram, device: Any) -> Callable[..., list[Array]]:
+    """The program as JAX compiles it for devices of the kind of this one."""
+    options = options_of(program.finished_graph, device)
+    return jax.jit(lambda *xs: program_p.bind(*xs, program=program), compiler_options=options or None)
 
 
 class NoTraceback:

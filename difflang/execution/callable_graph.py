@@ -198,22 +198,26 @@ class CallableGraph:
     # ---- Calls
 
     def call(self, arrays: Sequence[Any]) -> Any:
-        """The value for these arrays: tracers, sharded arrays, or arrays on one device."""
+        """The value for these arrays: tracers, or arrays on any devices. Errors: DL0609 for several that differ."""
         if pytrees.has_tracers(arrays):
             return self.build_result(iter(self.apply_in_jax(arrays)))
         met = self.voice.met
-        results = self.call_sharded(arrays) if pytrees.has_multi_device(arrays) else self.executable(*arrays)
-        return self.checked_value(results, arrays, met)
+        return self.checked_value(self.results(arrays), arrays, met)
+
+    def results(self, arrays: Sequence[Any]) -> list[Any]:
+        """The program's results, where the arrays are."""
+        executable = self.executable
+        return executable(*arrays) if executable.serves(arrays) else self.call_placed(arrays)
 
     def checked_value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
         """The value of the program's results, if no check failed; `met` counts the texts printed before the call."""
         # A check that failed for lack of capacity leads to a larger program, which runs, and prints, anew.
         while self.fails and (number := self.waiter.read_item(results.pop())):
             if not self.grow_capacity(self.program, number):
-                given = pytrees.to_host(arrays) if pytrees.has_multi_device(arrays) else arrays
+                given = arrays if self.executable.serves(arrays) else pytrees.to_host(arrays)
                 raise self.failure_error(number, Executable, given, self.program.capacity)
             self.voice.rewind(met)
-            results = self.executable(*arrays)
+            results = self.results(arrays)
         self.voice.raise_error()
         return self.build_result(iter(results))
 
@@ -267,8 +271,8 @@ class CallableGraph:
         results = bind_program(self.jax_program, self.converted(arrays))
         return results[:-1] if self.fails else results
 
-    def call_sharded(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results for arrays on several devices: XLA partitions the program like the arrays."""
+    def call_placed(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results for arrays that JAX compiles the program for: XLA partitions it as they are split."""
         return bind_program(self.whole, self.converted(arrays))
 
     @cached_property

@@ -23,6 +23,7 @@ from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.control.extern_call import ExternFunction, extern
 from difflang.ops.loop.host_offload import to_host
 from difflang.runtime.argument_conversion import argument_converter, concrete_array_class
+from difflang.runtime.devices import default_device, device_of_setting, is_elsewhere
 from difflang.runtime.forked_process import refuse_after_fork, refuse_to_run, uses_threads
 from difflang.runtime.program_cache import install_program_cache
 
@@ -62,9 +63,11 @@ class Executable:
         "deterministic",
         "device",
         "graph",
+        "home",
         "lock",
         "low_memory",
         "on_print",
+        "setting",
         "wide",
         "xla_executable",
     )  # fmt: skip
@@ -89,6 +92,8 @@ class Executable:
         self.wide = any([numpy_dtype(p.type.dtype).itemsize > 4 for p in graph.params if isinstance(p.type, Tensor)])
         self.compiled: Callable[..., list[Array]] | None = None
         self.xla_executable: Any = None  # the XLA program that `compiled` calls
+        self.home: Device | None = None  # the device it is compiled for
+        self.setting: Any = None  # JAX's setting of the default device when it was compiled
         self.lock = threading.Lock()
         # The class of JAX's concrete arrays, once it is compiled.
         self.array_classes: frozenset[type] = frozenset()
@@ -124,6 +129,13 @@ class Executable:
             return compiled(*arrays)
         with jax.enable_x64(True):
             return compiled(*arrays)
+
+    def serves(self, arrays: Sequence[Any]) -> bool:
+        """Whether it is compiled for where these arrays are; those that were put nowhere go to the default device."""
+        setting = default_device()
+        if self.compiled is not None and self.device is None and setting != self.setting:
+            return False
+        return not is_elsewhere(arrays, self.home or self.device or device_of_setting(setting))
 
     def stop_after_fork(self) -> None:
         self.lock = threading.Lock()  # another thread may have held it
@@ -177,6 +189,8 @@ class Executable:
             if self.compiled is None:
                 uses_threads(self)
                 self.array_classes = frozenset([concrete_array_class()])
+                self.setting = default_device()
+                self.home = self.device or device_of_setting(self.setting)
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
                 program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.on_print)
                 self.xla_executable = made = compile_lowered(program, self.graph, self.compiler_options)

@@ -95,11 +95,6 @@ def has_tracers(leaves: Sequence[Any]) -> bool:
     return any(isinstance(x, Tracer) for x in leaves)
 
 
-def has_multi_device(leaves: Sequence[Any]) -> bool:
-    """Whether any of these lies on several devices."""
-    return any(isinstance(x, jax.Array) and len(x.sharding.device_set) > 1 for x in leaves)
-
-
 def is_tracing() -> bool:
     """Whether a JAX transformation is active that traces every new value."""
     return isinstance(jax.numpy.zeros((), np.float32), Tracer)
