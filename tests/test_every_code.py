@@ -2,8 +2,8 @@
 
 On a page, a block marked `wrong` gives exactly its code and one marked `right` gives nothing: ```` ```dfl ```` is
 checked, with `run` run too (its options follow), with `test` tested, with `check-grad` audited, with `derive` derived,
-with `without` as if a package were not installed, ```` ```python ```` is executed, with `devices` on four. A ```` ```csv ```` block is a file,
-and so is ```` ```dfl name.dfl ````.
+with `without` as if a package were not installed, ```` ```python ```` is executed, with `devices` where JAX has four. A
+```` ```csv ```` block is a file, and so is ```` ```dfl name.dfl ````.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 
 
 def find_device(name: str) -> Any:
-    """A device of this process: `cpu` is the first of its platform, `cpu:1` the second. Errors: DL0601 if there is none."""
+    """A device of this process: `cpu` is the first of its platform, `cpu:1` the second. Errors: DL0601 for none."""
     platform, colon, number = name.partition(":")
     try:
         found = [d for d in jax.devices(platform) if d.process_index == jax.process_index()]
@@ -63,7 +63,7 @@ def refuse_scattered(arrays: Sequence[Any], names: Sequence[str]) -> None:
         first, like = placed[0]
         if sharding.device_set != like.device_set:
             message = f"`{first}` is on {devices_text(like)}, but `{name}` is on {devices_text(sharding)}"
-            way = f"move one of them: `{name} = jax.device_put({name}, …)`, to a device or a sharding over the same devices"
+            way = f"move one of them: `{name} = jax.device_put({name}, …)`, to the same device or devices"
             raise DifflangError(Diagnostic("DL0609", message, helps=(way,)))
 
 

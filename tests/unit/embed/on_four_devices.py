@@ -80,5 +80,5 @@ def test_arrays_on_different_devices(pair: tuple[Any, Any]) -> None:
     f = difflang.loads("fn f(w: f32[n], x: f32[n]) -> f32 = sum(w * x)").f
     w, x = [put(X, "data") if where == "all" else jax.device_put(X, jax.devices()[where]) for where in pair]
     for run in (f, f.grad(), jax.grad(f)):
-        with pytest.raises(ArgumentError, match="DL0609.*`w` is on .*, but `x` is on"):
+        with pytest.raises(ArgumentError, match=r"DL0609.*`w` is on .*, but `x` is on"):
             run(w, x)
