@@ -35,7 +35,8 @@ def no_device(name: str, way: str) -> DifflangError:
 
 def default_device() -> Any:
     """JAX's setting for where arrays go that are on no device yet: a device, a platform's name, or None."""
-    return jax.config.jax_default_device
+    config: Any = jax.config  # its attributes have no types
+    return config.jax_default_device
 
 
 def device_of_setting(setting: Any) -> Any:
