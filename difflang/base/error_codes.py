@@ -153,6 +153,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0602": "a device without separate host memory",
     "DL0603": "a size that the axes of a mesh do not divide",
     "DL0604": "an axis of a mesh that splits an array twice",
+    "DL0605": "axes that are split differently",
     "DL0606": "an axis that a mesh does not have",
     "DL0609": "arrays on different devices",
     # ---- 07: modules, files and data

@@ -20,8 +20,9 @@ from jax.extend.core import Primitive
 from jax.extend.source_info_util import user_context
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
-from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 
+from difflang.analysis.mesh_splits import Split, result_splits, whole_split
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mask
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
@@ -72,9 +73,28 @@ def varying_axes(aval: Any) -> frozenset[str]:
 
 def abstract_eval(*avals: Any, program: EmbeddedProgram) -> tuple[list[Any], Any]:
     """The types of its results, and its effects: prints are ordered."""
-    differs = next((a for a in avals if varying_axes(a)), None)
     effects = ordered_print_effects() if program.graph.effectful else jax.extend.core.no_effects
-    return [abstract_array(r.type, differs) for r in program.graph.results], effects
+    results = program.graph.results
+    like = next((a for a in avals if varying_axes(a)), next((a for a in avals if a.sharding.mesh.axis_names), None))
+    splits = result_splits_of(avals, program) if like is not None else [whole_split(r.type) for r in results]
+    return [abstract_array(r.type, like, s) for r, s in zip(results, splits, strict=True)], effects
+
+
+def result_splits_of(avals: Sequence[Any], program: EmbeddedProgram) -> Sequence[Split]:
+    """How results are split, where the axes of a mesh are explicit in the types of JAX. Errors: DL0604, DL0605."""
+    params = tuple([tuple([axes_of_entry(e) for e in a.sharding.spec]) for a in avals])
+    mesh = dict(next((a.sharding.mesh.shape for a in avals if any(a.sharding.spec)), {}))
+
+    def find() -> list[Split]:
+        with classify_errors():
+            return result_splits(program.graph, params, mesh)
+
+    return program.cached(("splits", params, tuple(mesh.items())), find)
+
+
+def axes_of_entry(entry: Any) -> tuple[str, ...]:
+    """The mesh axes that an entry of a `PartitionSpec` names."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
 @cache
@@ -83,15 +103,16 @@ def ordered_print_effects() -> Any:
     return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
 
 
-def abstract_array(type: Type, like: Any = None) -> Any:
-    """A type as JAX's abstract array, inside `shard_map` varying along the same mesh axes as `like`."""
+def abstract_array(type: Type, like: Any = None, split: Split = ()) -> Any:
+    """A type as JAX's abstract array: on the mesh of `like`, and inside `shard_map` varying as that does."""
     assert isinstance(type, Tensor)
     dtype = numpy_dtype(type.dtype)
     if like is None:
         return jax.core.ShapedArray(type.shape, dtype)
-    spread = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * type.rank))
+    entries = [along if len(along) > 1 else along[0] if along else None for along in split or whole_split(type)]
     kind = ManualAxisType(varying=varying_axes(like))
-    return jax.core.ShapedArray(type.shape, dtype, sharding=spread, manual_axis_type=kind)
+    sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*entries))
+    return jax.core.ShapedArray(type.shape, dtype, sharding=sharding, manual_axis_type=kind)
 
 
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
@@ -131,10 +152,25 @@ def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
     with jax.enable_x64(True), user_context(NO_TRACEBACK):
         plain = ctx.replace(avals_in=[abstract_array(p.type) for p in program.graph.params])
-        results = mlir.lower_fun(function)(plain, *operands)
+        results = mlir.lower_fun(with_declared_shardings(function, ctx.avals_out))(plain, *operands)
     if plain.tokens_out is not None:
         ctx.set_tokens_out(plain.tokens_out)
     return results
+
+
+def with_declared_shardings(function: Callable[..., list[Array]], avals: Sequence[Any]) -> Callable[..., list[Array]]:
+    """The function, whose results are split as their types say. Inside of it XLA splits what it likes."""
+    mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.explicit_axes), None)
+    if mesh is None:
+        return function
+    inside = mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))
+
+    def run(*arrays: Array) -> list[Array]:
+        with jax.sharding.use_abstract_mesh(inside):
+            found = function(*arrays)
+        return [jax.sharding.reshard(y, a.sharding) for y, a in zip(found, avals, strict=True)]
+
+    return run
 
 
 def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:

@@ -45,8 +45,9 @@ def device_of_setting(setting: Any) -> Any:
 
 
 def is_elsewhere(arrays: Sequence[Any], home: Any) -> bool:
-    """Whether any of these was put on several devices, or on another one than `home`."""
-    return any(isinstance(x, jax.Array) and x.committed and x.sharding.device_set != {home} for x in arrays)
+    """Whether any of these was put on several devices, on another one than `home`, or on a mesh that its type names."""
+    placed = [x for x in arrays if isinstance(x, jax.Array) and x.committed]
+    return any(x.sharding.device_set != {home} or jax.typeof(x).sharding.mesh.explicit_axes for x in placed)
 
 
 def device_of(arrays: Sequence[Any]) -> Any:

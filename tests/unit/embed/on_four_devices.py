@@ -14,6 +14,7 @@ from difflang import ArgumentError
 
 P = PartitionSpec
 AUTO = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+EXPLICIT = jax.make_mesh((2, 2), ("data", "model"))
 X = np.linspace(-1, 1, 16, dtype=np.float32)
 ROWS = X.reshape(8, 2)
 
@@ -82,3 +83,101 @@ def test_arrays_on_different_devices(pair: tuple[Any, Any]) -> None:
     for run in (f, f.grad(), jax.grad(f)):
         with pytest.raises(ArgumentError, match=r"DL0609.*`w` is on .*, but `x` is on"):
             run(w, x)
+
+
+# ---- Meshes whose axes are explicit in types
+
+LAYERS = difflang.loads("""
+    fn score(w: f32[d, h], x: f32[n, d]) -> f32[n, h] = tanh(x @ w)
+    fn loss(w: f32[d, h], x: f32[n, d]) -> f32 = sum(score(w, x)^2)
+    fn add(x: f32[n], y: f32[n]) -> f32[n] = x + y
+    fn products(x: f32[n, d]) -> f32[n, n] = x @ transpose(x)
+    fn pick(x: f32[n], i: i32[m]) -> f32[m] = [for k => x[i[k]]]
+    fn roots(a: f32[n]) -> f32[n] = [for i => {
+        var x = 1.0 + a[i]
+        while abs(x * x - a[i]) > 1e-5 * a[i] { x = 0.5 * (x + a[i] / x) }
+        x
+    }]
+    fn steps(x: f32[n, d], w: f32[d, d]) -> (f32[n, d], i32) {
+        var y = x
+        var k = 0
+        while k < 3 {
+            y = tanh(y @ w)
+            k += 1
+        }
+        (y, k)
+    }
+""")
+W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+
+
+def explicit(array: Any, *spec: str | None) -> jax.Array:
+    return put(array, *spec, mesh=EXPLICIT)
+
+
+def type_of(array: jax.Array) -> str:
+    return str(jax.typeof(jax.block_until_ready(array)))
+
+
+def test_results_have_the_splits_of_arguments() -> None:
+    x, w, row = explicit(ROWS, "data"), explicit(W, None, "model"), explicit(X, "data")
+    with jax.set_mesh(EXPLICIT):
+        assert type_of(LAYERS.score(w, x)) == type_of(jax.jit(LAYERS.score)(w, x)) == "float32[8@data,4@model]"
+        assert type_of(LAYERS.loss(w, x)) == "float32[]"
+        assert type_of(LAYERS.add(row, explicit(X))) == type_of(LAYERS.add(explicit(X), row)) == "float32[16@data]"
+        assert type_of(LAYERS.pick(explicit(X), explicit(np.arange(4, dtype=np.int32), "model"))) == "float32[4@model]"
+        assert type_of(LAYERS.pick(row, explicit(np.arange(4, dtype=np.int32)))) == "float32[4]"
+        assert type_of(LAYERS.roots(row * row + 1)) == "float32[16@data]"
+        y, k = LAYERS.steps(x, explicit(W[:, :2]))
+        assert (type_of(y), type_of(k)) == ("float32[8@data,2]", "int32[]")
+        y, k = LAYERS.steps(x, explicit(W[:, :2], "model"))  # y is whole after a step
+        assert (type_of(y), int(k)) == ("float32[8@data,2]", 3)
+        batch = jax.vmap(LAYERS.add, (0, None))(x, explicit(ROWS[0]))
+        assert type_of(batch) == "float32[8@data,2]"
+    np.testing.assert_allclose(LAYERS.score(w, x), np.tanh(ROWS @ W), rtol=1e-6)
+
+
+def test_gradients_have_the_splits_of_arguments() -> None:
+    x, w = explicit(ROWS, "data"), explicit(W, None, "model")
+    with jax.set_mesh(EXPLICIT):
+        for gradient in (
+            LAYERS.loss.grad("w", "x"),
+            jax.grad(LAYERS.loss, (0, 1)),
+            jax.jit(jax.grad(LAYERS.loss, (0, 1))),
+        ):
+            dw, dx = jax.tree.leaves(gradient(w, x))
+            assert (type_of(dw), type_of(dx)) == ("float32[2,4@model]", "float32[8@data,2]")
+            for found, wanted in zip((dw, dx), jax.tree.leaves(LAYERS.loss.grad("w", "x")(W, ROWS)), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_jax_goes_on_with_results() -> None:
+    """As with those of its own functions: it refuses what its types say is split otherwise."""
+    x = explicit(ROWS, "data")
+    with jax.set_mesh(EXPLICIT):
+        y = LAYERS.score(W, x)
+        assert type_of(jax.numpy.where(y > 0, y, jax.numpy.tanh(x @ W))) == "float32[8@data,4]"
+        assert type_of(jax.lax.dynamic_update_slice(x @ W, y, (0, 0))) == "float32[8@data,4]"
+        assert type_of(jax.numpy.einsum("nd,nd->n", y, y)) == "float32[8@data]"
+        double = jax.shard_map(lambda y: 2 * y, in_specs=P("data"), out_specs=P("data"))
+        assert type_of(double(y)) == "float32[8@data,4]"
+        part = jax.shard_map(lambda y: LAYERS.score(W, y), in_specs=P("data"), out_specs=P("data"))
+        np.testing.assert_array_equal(jax.block_until_ready(part(x)), y)
+
+
+def test_nothing_is_made_whole_inside() -> None:
+    with jax.set_mesh(EXPLICIT):
+        text = jax.jit(LAYERS.score).lower(explicit(W, None, "model"), explicit(ROWS, "data")).compile().as_text()
+    assert text and "all-gather" not in text
+
+
+def test_what_is_split_in_two_ways_is_refused() -> None:
+    along, across, x = explicit(X, "data"), explicit(X, "model"), explicit(ROWS, "data")
+    with jax.set_mesh(EXPLICIT):
+        for add in (LAYERS.add, jax.jit(LAYERS.add), LAYERS.add.vjp()):
+            with pytest.raises(difflang.LimitError, match=r"(?s)DL0605.*`data` and along `model`.*x \+ y"):
+                add(along, across)
+        with pytest.raises(difflang.LimitError, match=r"(?s)DL0604.*along `data`.*x @ transpose\(x\)"):
+            LAYERS.products(x)
+        free = jax.sharding.auto_axes(LAYERS.products, out_sharding=P("data"))
+        assert type_of(jax.jit(free)(x)) == "float32[8@data,8]"
