@@ -7,7 +7,7 @@ by our own rules, to any order. Only this module uses JAX's internal rule regist
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -151,11 +151,20 @@ def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
     function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
     with jax.enable_x64(True), user_context(NO_TRACEBACK):
-        plain = ctx.replace(avals_in=[abstract_array(p.type) for p in program.graph.params])
+        plain = ctx.replace(
+            avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
+        )
         results = mlir.lower_fun(with_declared_shardings(function, ctx.avals_out))(plain, *operands)
     if plain.tokens_out is not None:
         ctx.set_tokens_out(plain.tokens_out)
     return results
+
+
+def wide_platform_index(ctx: Any) -> list[Any]:
+    """The number of the platform, which a module for several of them takes: functions expect 64 bits of it here."""
+    number = jax.core.ShapedArray((), np.dtype(np.int32))
+    widen = mlir.lower_fun(lambda i: i.astype(np.int64), multiple_results=False)
+    return [widen(ctx.replace(avals_in=[number], tokens_in=mlir.TokenSet()), i)[0] for i in ctx.dim_var_values]
 
 
 def with_declared_shardings(function: Callable[..., list[Array]], avals: Sequence[Any]) -> Callable[..., list[Array]]:
@@ -321,6 +330,7 @@ def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: EmbeddedProg
 program_p.def_impl(run_compiled)
 program_p.def_effectful_abstract_eval(abstract_eval)
 mlir.register_lowering(program_p, lower_program)
+mlir.register_lowering(program_p, partial(lower_program), platform="cpu")  # where it differs: another rule for JAX
 ad.primitive_jvps[program_p] = jvp
 ad.primitive_transposes[program_p] = transpose
 pe.custom_partial_eval_rules[program_p] = partial_eval

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.export
 import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
@@ -168,6 +169,22 @@ def test_f64_stays_so_with_jax_s_own_setting_off(m: Any) -> None:
     with pytest.raises(difflang.ArgumentError, match="f64 was given"):
         jax.grad(m.square)(x)
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_jax_exports_for_several_platforms_at_once(wide: bool) -> None:
+    """Each with its own lowering; those for one platform call the same functions as those around them."""
+    m = difflang.loads("""
+        fn f(x: f32[n]) -> f32 = logsumexp(x) + f32(sum(cumsum(f64(x))^2))
+        fn g(x: f32[n]) -> f32 { var y = f(x)
+          while y > 1.0 { y = 0.5 * y }
+          y }
+    """)
+    x = np.array([0.5, 1.0, -2.0], np.float32)
+    with jax.enable_x64(wide):
+        both = jax.jit(lambda x: (m.f(x), jax.grad(m.g)(x), jnp.cumsum(x)))
+        exported = jax.export.export(both, platforms=["tpu", "cuda", "cpu"])(jax.ShapeDtypeStruct((3,), x.dtype))
+        jax.tree.map(np.testing.assert_array_equal, exported.call(x), both(x))
 
 
 def test_records_integers_and_complex_numbers(m: Any) -> None:
