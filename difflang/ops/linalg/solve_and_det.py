@@ -318,7 +318,7 @@ def slogdet_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 def slogdet_reference(a: Array) -> tuple[Array, ...]:
     sign, log = apply_per_matrix(np.linalg.slogdet, (a,), (), ())
-    return sign, log.real
+    return np.where(np.isnan(log.real), np.nan, sign).astype(sign.dtype), log.real
 
 
 def slogdet_lower(jax: Jax, a: JaxArray) -> tuple[JaxArray, JaxArray]:
