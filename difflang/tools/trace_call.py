@@ -185,8 +185,8 @@ def parse_value(name: str, text: str, option: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         array = None
     if array is None or array.dtype.kind not in "biufc":
-        raise make_error("DL1210", f"`{text:.40}` is not a number or an array of numbers, as `{name}` needs",
-                      help=f"write `{option}{name}=2.5` or `{option}{name}='[1.0, 2.0]'`")  # fmt: skip
+        way = f"write `{option}{name}=2.5` or `{option}{name}='[1.0, 2.0]'`; a complex number is `1+2j`"
+        raise make_error("DL1210", f"`{text:.40}` is not a number or an array of numbers, as `{name}` needs", help=way)
     return array.item() if array.ndim == 0 else array
 
 

@@ -77,7 +77,9 @@ def compare(checked: CheckedProgram, path: Path | None, entry: str | None, optio
     paths = [wrt_path(decl, parse_wrt(decl, each, checked.module)) for each in wrt]
     call = call_at_values(checked, decl, options.values, options.seed, captured.leaves, "--at ")
     graph = graph_without_checks(call.session, call.entry, call.arrays)
-    return compare_graph(call, graph, decl.name, parameter_mask(call, graph, decl.name, paths), options.order)
+    mask = parameter_mask(call, graph, decl.name, paths)
+    chosen = [p for p, w in enumerate(mask) if w and matches_wrt(graph.params[p].hint, paths[0] if paths else None)]
+    return compare_graph(call, graph, decl.name, mask, chosen[0], options.order)
 
 
 def parameter_mask(call: CallAtValues, graph: Graph, name: str, paths: Sequence[str]) -> tuple[bool, ...]:
@@ -98,8 +100,10 @@ def has_elements(type: Type) -> bool:
     return not isinstance(type, Tensor) or 0 not in type.shape
 
 
-def compare_graph(call: CallAtValues, graph: Graph, name: str, wrt: tuple[bool, ...], order: int) -> Comparison:
-    """The comparison for an elaborated call. Errors: as `compare`."""
+def compare_graph(
+    call: CallAtValues, graph: Graph, name: str, wrt: tuple[bool, ...], along: int, order: int
+) -> Comparison:
+    """The comparison for an elaborated call; higher orders are those in the param `along`. Errors: as `compare`."""
     plain = expand_keeping_rules(graph)
     try:
         operations = count_operations_at(plain, call.arrays)
@@ -111,13 +115,12 @@ def compare_graph(call: CallAtValues, graph: Graph, name: str, wrt: tuple[bool, 
     ones = [np.ones_like(y) for y in at.values]
     require_finite(at.pull, [*at.exact, *ones], f"the derivative of `{name}`")
     errors = measure_errors(at, operations)
-    places = [i for i, w in enumerate(wrt) if w]
-    hints = [graph.params[i].hint for i in places]
-    orders = tuple(sizes_by_order(graph, places[0], order))
+    hints = [p.hint for p, w in zip(graph.params, wrt, strict=True) if w]
+    orders = tuple(sizes_by_order(graph, along, order))
     ways, notes = measure_ways(graph, wrt, call.entry.limit, errors)
     return Comparison(
-        call.text, ", ".join(format_short(y) for y in at.primal.native_results), tuple(hints), ways, hints[0], orders,
-        errors, (*notes, *error_notes(errors, at)),
+        call.text, ", ".join(format_short(y) for y in at.primal.native_results), tuple(hints), ways,
+        graph.params[along].hint, orders, errors, (*notes, *error_notes(errors, at)),
     )  # fmt: skip
 
 

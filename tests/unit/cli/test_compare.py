@@ -202,3 +202,7 @@ def test_numbers_in_json_are_all_there(file: Path) -> None:
     steps = data_of(file, "f", "--at=x=2", "--at=y=5")["errors"]["steps"]
     assert [row["step"] for row in steps] == [10.0**-k for k in range(1, 17)]
     assert np.isfinite([row["central"]["total"] for row in steps]).all()
+
+
+def test_higher_orders_are_those_in_the_first_parameter_that_is_named(file: Path) -> None:
+    assert data_of(file, "f", "--at=x=2", "--at=y=5", "--wrt=y,x")["along"] == "y"
