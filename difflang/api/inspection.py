@@ -19,12 +19,14 @@ from difflang.base.errors import CheckError, classify_errors
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
+from difflang.embed.jax_primitive import lower_placed
 from difflang.execution.callable_graph import finalize_within_limit
 from difflang.execution.check_failures import with_check_number
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.text_printer import graph_to_text
 from difflang.lower.lowering_pipeline import STAGES, graph_at_stage
 from difflang.runtime.compile import compile_lowered, options_of
+from difflang.runtime.devices import sharding_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
 from difflang.tools.cost import CostReport as Expenses
@@ -48,18 +50,26 @@ class InspectMixin(TransformMixin):
 
     def _elaborate(self, specs: tuple[Any, ...], named: dict[str, Any]) -> ElaboratedCall:
         """The graph for arguments described by specs, elaborated afresh."""
-        return self.loaded.elaborate_call(
-            self.__name__, self.function_type, self._argument_specs(specs, named), Session()
-        )
+        return self._elaborate_types(self._argument_specs(specs, named))
+
+    def _elaborate_types(self, arguments: tuple[CallArgument, ...]) -> ElaboratedCall:
+        return self.loaded.elaborate_call(self.__name__, self.function_type, arguments, Session())
 
     def _argument_specs(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[CallArgument, ...]:
         """The arguments described by specs; without specs, as the declaration determines them."""
+        return self._placed_specs(specs, named)[0]
+
+    def _placed_specs(
+        self, specs: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[CallArgument, ...], list[Any]]:
+        """The arguments, and the sharding of each array in them: None where the spec says nothing of devices."""
         base = innermost_function(self.function_type).code
         decl = (base.decl, base.module) if isinstance(base, FnCode) and not specs and not named else None
         if decl is not None and (found := self._declared_arguments(*decl)) is not None:
-            return found
+            return found, []
         given, _ = self._bind_arguments(specs, dict(named))
-        return self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True).arguments
+        typed = self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True)
+        return typed.arguments, [sharding_of(given.leaves[i]) for i in typed.order]
 
     def _declared_arguments(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
         """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""
@@ -86,13 +96,17 @@ class InspectMixin(TransformMixin):
         """The program for such arguments, lowered for XLA, from the checked source each time.
 
         A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. No spec
-        is needed if the declaration determines every size.
+        is needed if the declaration determines every size. Shardings of specs are those of the lowered program, also on
+        a `jax.sharding.AbstractMesh`. Errors: DL0603 for a size that the mesh does not divide, DL0604, DL0605, DL0609.
         """
         with classify_errors():
-            entry = self._elaborate(specs, named)
+            arguments, shardings = self._placed_specs(specs, named)
+            entry = self._elaborate_types(arguments)
             graph = finalize_within_limit(entry.graph)
             graph = with_check_number(graph) if entry.fails else graph
-            return Lowered(graph, lower_to_stablehlo(graph, platform), entry)
+            placed = any(s is not None for s in shardings)
+            program = lower_placed(graph, shardings, platform) if placed else lower_to_stablehlo(graph, platform)
+            return Lowered(graph, program, entry)
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
         """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
@@ -133,7 +147,8 @@ class InspectMixin(TransformMixin):
         """The memory that it, or its gradient in `wrt`, needs for such arguments, under a budget: `"64 MiB"`, or bytes.
 
         Nothing is compiled, unless `compiled` asks for a comparison with XLA's figure, after which another plan may be
-        the one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small.
+        the one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small; DL0801
+        for specs that are split over several devices.
         """
         for name in set(named) - set(self.signature.names):
             if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
@@ -142,16 +157,20 @@ class InspectMixin(TransformMixin):
         if wrt is not None:
             return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
         with classify_errors():
-            return graph_memory(
-                self._elaborate(specs, named).graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled
-            )
+            arguments, shardings = self._placed_specs(specs, named)
+            if any(s is not None and s.num_devices > 1 for s in shardings):
+                message = "the memory of a program on several devices is not predicted"
+                way = f"XLA says it of the compiled program: `{self.__name__}.lower(…).compile().memory_analysis()`"
+                raise make_error("DL0801", message, help=way)
+            graph = self._elaborate_types(arguments).graph
+            return graph_memory(graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled)
 
     def cost(self, *specs: Any, wrt: WrtSpec | None = None, **named: Any) -> Expenses:
         """The cost of it and of its gradient for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
         The counts are of the compiler's graph as it is lowered; none is a time. The gradient is in `wrt`, by default in
         the first parameter; without a gradient the report says why. `str` of the report is a table, `.table()` its
-        rows.
+        rows. Specs that are split over several devices cost what they cost unsplit: on all devices together.
 
         Errors: those of `grad` if `wrt` is given; DL1210 if a size is missing.
         """
@@ -225,5 +244,15 @@ class Lowered:
         return self._program.as_text(debug_info=debug_info)
 
     def compile(self, options: dict[str, Any] | None = None) -> Callable[..., Any]:
-        """JAX's compiled program. It maps leaves of the arguments to leaves of the results."""
-        return compile_lowered(self._program, self.graph, {**options_of(self.graph), **(options or {})})
+        """JAX's compiled program. It maps leaves of the arguments to leaves of the results.
+
+        Errors: DL0601 if it was lowered for an abstract mesh, DL1011.
+        """
+        try:
+            return compile_lowered(self._program, self.graph, {**options_of(self.graph), **(options or {})})
+        except RuntimeError as error:
+            if "device_assignment" not in str(error):
+                raise
+            way = "lower it with shardings on a `jax.sharding.Mesh`"
+            with classify_errors():
+                raise make_error("DL0601", "an abstract mesh has no devices to compile for", help=way) from None

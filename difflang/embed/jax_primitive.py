@@ -11,24 +11,23 @@ from functools import cache, partial
 from typing import Any
 
 import jax
-import jax.core
 import jax.dtypes
 import jax.extend.core
-import numpy as np
 from jax.experimental import io_callback
 from jax.extend.core import Primitive
-from jax.extend.source_info_util import user_context
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
-from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh
 
 from difflang.analysis.mesh_splits import Split, result_splits, whole_split
 from difflang.base.errors import classify_errors
-from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mask
+from difflang.embed.derived_programs import EmbeddedProgram, Mask, PipelineHooks, select_by_mask
+from difflang.embed.lower_program import abstract_array, lower_program, varying_axes
+from difflang.ir.graph import Graph
+from difflang.ir.interpreter import discard_text
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
-from difflang.lower.graph_to_jax import Lowering
-from difflang.runtime.compile import options_of
-from difflang.runtime.devices import device_of, refuse_scattered
+from difflang.runtime.compile import options_of, refuse_prints_elsewhere
+from difflang.runtime.devices import check_divides, device_of, refuse_scattered
 
 Array = Any
 program_p = Primitive("difflang")
@@ -61,11 +60,6 @@ def unify_varying_axes(arrays: Sequence[Array]) -> list[Array]:
         jax.lax.pcast(x, tuple(sorted(union - here)), to="varying") if here != union else x
         for x, here in zip(arrays, axes, strict=True)
     ]
-
-
-def varying_axes(aval: Any) -> frozenset[str]:
-    """The mesh axes along which a value varies from device to device, inside `shard_map`."""
-    return aval.manual_axis_type.varying
 
 
 # ---- Types and execution
@@ -103,18 +97,6 @@ def ordered_print_effects() -> Any:
     return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
 
 
-def abstract_array(type: Type, like: Any = None, split: Split = ()) -> Any:
-    """A type as JAX's abstract array: on the mesh of `like`, and inside `shard_map` varying as that does."""
-    assert isinstance(type, Tensor)
-    dtype = numpy_dtype(type.dtype)
-    if like is None:
-        return jax.core.ShapedArray(type.shape, dtype)
-    entries = [along if len(along) > 1 else along[0] if along else None for along in split or whole_split(type)]
-    kind = ManualAxisType(varying=varying_axes(like))
-    sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*entries))
-    return jax.core.ShapedArray(type.shape, dtype, sharding=sharding, manual_axis_type=kind)
-
-
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
     """Run outside of any trace, as when `jax.grad` is not inside `jax.jit`: compiled once. Errors: DL0609."""
     device = device_of(arrays)
@@ -123,8 +105,13 @@ def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
         with jax.enable_x64(True):
             return compiled(*arrays)
     except ValueError:
-        refuse_scattered(arrays, [p.hint or f"argument {i}" for i, p in enumerate(program.graph.params, 1)])
+        placed = [x.sharding if isinstance(x, jax.Array) and x.committed else None for x in arrays]
+        refuse_scattered(placed, param_names(program.graph))
         raise
+
+
+def param_names(graph: Graph) -> list[str]:
+    return [p.hint or f"argument {i}" for i, p in enumerate(graph.params, 1)]
 
 
 def jit_program(program: EmbeddedProgram, device: Any) -> Callable[..., list[Array]]:
@@ -133,79 +120,32 @@ def jit_program(program: EmbeddedProgram, device: Any) -> Callable[..., list[Arr
     return jax.jit(lambda *xs: program_p.bind(*xs, program=program), compiler_options=options or None)
 
 
-class NoTraceback:
-    """Stands for the traceback of a call, at which JAX would locate every operation of the program that is called."""
+def lower_placed(graph: Graph, shardings: Sequence[Any], platform: str | None = None) -> Any:
+    """JAX's lowered program of a finished graph, its first params split like this; None says nothing of devices.
 
-    def __bool__(self) -> bool:
-        return False
-
-    def as_python_traceback(self) -> None:
-        """What JAX adds to exceptions."""
-
-
-NO_TRACEBACK: Any = NoTraceback()
-
-
-def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
-    """Lower the finished graph, each equation with its own source position; one function per module."""
-    platform = (ctx.platforms or ctx.module_context.platforms)[0]
-    function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
-    with jax.enable_x64(True), user_context(NO_TRACEBACK):
-        plain = ctx.replace(
-            avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
-        )
-        results = mlir.lower_fun(with_declared_shardings(function, ctx.avals_out))(plain, *operands)
-    if plain.tokens_out is not None:
-        ctx.set_tokens_out(plain.tokens_out)
-    return results
-
-
-def wide_platform_index(ctx: Any) -> list[Any]:
-    """The number of the platform, which a module for several of them takes: functions expect 64 bits of it here."""
-    number = jax.core.ShapedArray((), np.dtype(np.int32))
-    widen = mlir.lower_fun(lambda i: i.astype(np.int64), multiple_results=False)
-    return [widen(ctx.replace(avals_in=[number], tokens_in=mlir.TokenSet()), i)[0] for i in ctx.dim_var_values]
-
-
-def with_declared_shardings(function: Callable[..., list[Array]], avals: Sequence[Any]) -> Callable[..., list[Array]]:
-    """The function, whose results are split as their types say. Inside of it XLA splits what it likes."""
-    mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.explicit_axes), None)
-    if mesh is None:
-        return function
-    inside = mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))
+    Errors: DL0603 to DL0605; DL0609 for params on devices that differ; DL1221.
+    """
+    placed = [*shardings, *[None] * (len(graph.params) - len(shardings))]
+    structs: list[Any] = []
+    for param, name, sharding in zip(graph.params, param_names(graph), placed, strict=True):
+        assert isinstance(param.type, Tensor)
+        if sharding is not None:
+            check_divides(sharding, param.type, name)
+        structs.append(jax.ShapeDtypeStruct(param.type.shape, numpy_dtype(param.type.dtype), sharding=sharding))
+    hooks = PipelineHooks(finish=lambda graph: graph, on_print=discard_text, report=lambda number: None)
+    program = EmbeddedProgram(graph, hooks)
+    abstract = any(isinstance(getattr(s, "mesh", None), AbstractMesh) for s in placed)
+    wanted = platform or (jax.default_backend() if abstract else None)
+    refuse_scattered(placed, param_names(graph))
+    if wanted is not None:
+        refuse_prints_elsewhere(graph, wanted)
 
     def run(*arrays: Array) -> list[Array]:
-        with jax.sharding.use_abstract_mesh(inside):
-            found = function(*arrays)
-        return [jax.sharding.reshard(y, a.sharding) for y, a in zip(found, avals, strict=True)]
+        return program_p.bind(*arrays, program=program)
 
-    return run
-
-
-def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:
-    """The finished graph as a function that JAX traces once, however many programs it is a part of."""
-    graph, checked = program.finished_graph, program.failure_index
-
-    def function(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)
-        if checked is not None:
-            report_failed_check(program, found[checked])
-        return found
-
-    function.__name__ = function.__qualname__ = str(program)
-    return jax.jit(function)
-
-
-def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
-    """Report the number of a failed check when the program runs."""
-
-    def send_report(word: Array) -> None:
-        for number in np.unique(np.asarray(word)):
-            if number:
-                program.hooks.report(int(number))
-
-    failed = jax.numpy.any(word != 0)
-    jax.lax.cond(failed, lambda w: jax.debug.callback(send_report, w), lambda w: None, word)
+    run.__name__ = run.__qualname__ = str(program)
+    with jax.enable_x64(True):
+        return jax.jit(run, keep_unused=True).trace(*structs).lower(lowering_platforms=(wanted,) if wanted else None)
 
 
 # ---- Derivatives

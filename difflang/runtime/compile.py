@@ -276,10 +276,8 @@ def lower_graph(
     says: TextSink = discard_text,
 ) -> Any:
     """The lowered program of JAX. Errors: DL1221 for another platform than this one, if it prints."""
-    if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
-        ways = ("compile on the machine where the program will run, or remove the printing",)
-        message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
-        raise DifflangError(Diagnostic("DL1221", message, helps=ways))
+    if lowering_platforms is not None:
+        refuse_prints_elsewhere(graph, platform)
     with jax.enable_x64(True), pause_gc():
         try:
             return trace_graph(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
@@ -290,6 +288,14 @@ def lower_graph(
             if not foreign:
                 raise
             raise foreign_lowering_error(foreign[0], platform, error) from error
+
+
+def refuse_prints_elsewhere(graph: Graph, platform: str) -> None:
+    """Errors: DL1221 for a program that prints, if the platform is not that of this process."""
+    if graph.effectful and platform != jax.default_backend():
+        ways = ("compile on the machine where the program will run, or remove the printing",)
+        message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
+        raise DifflangError(Diagnostic("DL1221", message, helps=ways))
 
 
 def equations_of_users(graph: Graph) -> list[Eqn]:

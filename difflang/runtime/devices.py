@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import jax
+from jax.sharding import AbstractMesh, NamedSharding
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
+from difflang.ir.tensor_types import Tensor
 
 PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 
@@ -58,19 +61,47 @@ def device_of(arrays: Sequence[Any]) -> Any:
     return device_of_setting(default_device())
 
 
-def refuse_scattered(arrays: Sequence[Any], names: Sequence[str]) -> None:
-    """Errors: DL0609 for arrays that were put on devices that differ."""
-    placed = [(n, x.sharding) for n, x in zip(names, arrays, strict=True) if isinstance(x, jax.Array) and x.committed]
+def sharding_of(spec: Any) -> Any:
+    """Where a described array is: its sharding if it was put on several devices, or not on the default one."""
+    if isinstance(spec, jax.ShapeDtypeStruct):
+        return spec.sharding
+    return spec.sharding if is_elsewhere([spec], device_of_setting(default_device())) else None
+
+
+def refuse_scattered(shardings: Sequence[Any], names: Sequence[str]) -> None:
+    """Errors: DL0609 for arrays that were put on devices that differ; None stands for one that was put nowhere."""
+    placed = [(n, s) for n, s in zip(names, shardings, strict=True) if s is not None]
     for name, sharding in placed[1:]:
         first, like = placed[0]
-        if sharding.device_set != like.device_set:
+        if devices_of(sharding) != devices_of(like):
             message = f"`{first}` is on {devices_text(like)}, but `{name}` is on {devices_text(sharding)}"
             way = f"move one of them: `{name} = jax.device_put({name}, …)`, to the same device or devices"
             raise DifflangError(Diagnostic("DL0609", message, helps=(way,)))
 
 
+def devices_of(sharding: Any) -> Any:
+    """The devices of a sharding; of an abstract mesh, which has none, the sizes of its axes."""
+    mesh = getattr(sharding, "mesh", None)
+    return dict(mesh.shape) if isinstance(mesh, AbstractMesh) else sharding.device_set
+
+
+def check_divides(sharding: Any, type: Tensor, name: str) -> None:
+    """Errors: DL0603 for an axis that the mesh does not divide into equal parts."""
+    if not isinstance(sharding, NamedSharding):
+        return
+    for size, entry in zip(type.shape, sharding.spec, strict=False):
+        axes = [entry] if isinstance(entry, str) else list(entry or ())
+        count = prod([sharding.mesh.shape[a] for a in axes])
+        if isinstance(size, int) and size % count:
+            by = " and ".join([f"`{a}`" for a in axes])
+            message = f"`{name}` is {type}: {size} is not a multiple of {count}, the size of {by}"
+            raise DifflangError(Diagnostic("DL0603", message, helps=("pad the array, or split another axis",)))
+
+
 def devices_text(sharding: Any) -> str:
     """The devices of an array in words."""
+    if isinstance(getattr(sharding, "mesh", None), AbstractMesh):
+        return f"a mesh with {', '.join([f'{name} = {size}' for name, size in devices_of(sharding).items()])}"
     names = [f"{d.platform}:{d.id}" for d in sorted(sharding.device_set, key=lambda d: d.id)]
     return names[0] if len(names) == 1 else f"{len(names)} devices, {names[0]} to {names[-1]}"
 

@@ -181,3 +181,50 @@ def test_what_is_split_in_two_ways_is_refused() -> None:
             LAYERS.products(x)
         free = jax.sharding.auto_axes(LAYERS.products, out_sharding=P("data"))
         assert type_of(jax.jit(free)(x)) == "float32[8@data,8]"
+
+
+# ---- Programs for arguments that are only described
+
+
+def described(mesh: Any, shape: tuple[int, ...], *spec: str) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, P(*spec)))
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_lowered_program_has_the_shardings_of_specs(axis_type: AxisType, abstract: bool) -> None:
+    make = jax.sharding.AbstractMesh if abstract else jax.make_mesh
+    mesh = make((2, 2), ("data", "model"), axis_types=(axis_type, axis_type))
+    w, x = described(mesh, (2, 4), "data", "model"), described(mesh, (8, 2), "data")
+    for lowered in (LAYERS.loss.lower(w, x), LAYERS.loss.grad("w").lower(w, x)):
+        assert '[{"data"}, {"model"}]' in lowered.as_text()
+        assert '[{"data"}, {}]' in lowered.as_text()
+    batch = LAYERS.add.vmap((0, None)).lower(described(mesh, (6, 8), "model"), described(mesh, (8,)))
+    assert '[{"model"}, {}]' in batch.as_text()
+    assert '[{"data"}, {}]' in LAYERS.loss.lower(w, x, platform="tpu").as_text()
+    if abstract:
+        with pytest.raises(difflang.LimitError, match=r"DL0601.*abstract mesh has no devices"):
+            LAYERS.loss.lower(w, x).compile()
+    else:
+        (found,) = LAYERS.loss.lower(w, x).compile()(put(W, "data", "model", mesh=mesh), put(ROWS, "data", mesh=mesh))
+        np.testing.assert_allclose(jax.block_until_ready(found), LAYERS.loss(W, ROWS), rtol=1e-6)
+
+
+def test_a_lowered_program_is_for_the_devices_of_arrays() -> None:
+    assert '[{"data"}, {}]' in LAYERS.loss.lower(W, explicit(ROWS, "data")).as_text()
+    third = jax.device_put(ROWS, jax.devices()[2])
+    assert device_numbers(LAYERS.loss.lower(W, third).compile()(W, third)[0]) == [2]
+
+
+def test_what_cannot_be_split_so_is_refused() -> None:
+    w, x = described(AUTO, (2, 4)), described(AUTO, (8, 2), "data")
+    with pytest.raises(difflang.LimitError, match=r"DL0603.*`x` is f32\[6, 2\]: 6 is not a multiple of 4"):
+        LAYERS.loss.lower(w, described(AUTO, (6, 2), "data"))
+    with pytest.raises(ArgumentError, match=r"DL0609.*`w` is on 4 devices.*, but `x` is on a mesh with data = 2"):
+        LAYERS.loss.lower(w, described(jax.sharding.AbstractMesh((2,), ("data",)), (8, 2)))
+    with pytest.raises(difflang.CheckError, match=r"DL0801.*on several devices is not predicted"):
+        LAYERS.loss.memory(w, x)
+    assert str(LAYERS.loss.cost(w, x)) == str(LAYERS.loss.cost("f32[2, 4]", "f32[8, 2]"))
+    says = difflang.loads("fn f(x: f32[n]) -> f32 { print(n)\n sum(x) }").f
+    with pytest.raises(difflang.DifflangError, match="DL1221"):
+        says.lower(described(AUTO, (8,), "data"), platform="tpu")

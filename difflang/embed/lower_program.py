@@ -1,0 +1,112 @@
+"""How a program is lowered as a part of one of JAX: on the devices of its arguments, for one or more platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+from jax.extend.source_info_util import user_context
+from jax.interpreters import mlir
+from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
+
+from difflang.analysis.mesh_splits import Split, whole_split
+from difflang.embed.derived_programs import EmbeddedProgram
+from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
+from difflang.lower.graph_to_jax import Lowering
+
+Array = Any
+
+
+def varying_axes(aval: Any) -> frozenset[str]:
+    """The mesh axes along which a value varies from device to device, inside `shard_map`."""
+    return aval.manual_axis_type.varying
+
+
+def abstract_array(type: Type, like: Any = None, split: Split = ()) -> Any:
+    """A type as JAX's abstract array: on the mesh of `like`, and inside `shard_map` varying as that does."""
+    assert isinstance(type, Tensor)
+    dtype = numpy_dtype(type.dtype)
+    if like is None:
+        return jax.core.ShapedArray(type.shape, dtype)
+    entries = [along if len(along) > 1 else along[0] if along else None for along in split or whole_split(type)]
+    kind = ManualAxisType(varying=varying_axes(like))
+    sharding = NamedSharding(like.sharding.mesh, PartitionSpec(*entries))
+    return jax.core.ShapedArray(type.shape, dtype, sharding=sharding, manual_axis_type=kind)
+
+
+class NoTraceback:
+    """Stands for the traceback of a call, at which JAX would locate every operation of the program that is called."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def as_python_traceback(self) -> None:
+        """What JAX adds to exceptions."""
+
+
+NO_TRACEBACK: Any = NoTraceback()
+
+
+def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
+    """Lower the finished graph, each equation with its own source position; one function per module."""
+    platform = (ctx.platforms or ctx.module_context.platforms)[0]
+    function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
+    with jax.enable_x64(True), user_context(NO_TRACEBACK):
+        plain = ctx.replace(
+            avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
+        )
+        results = mlir.lower_fun(with_declared_shardings(function, ctx.avals_out))(plain, *operands)
+    if plain.tokens_out is not None:
+        ctx.set_tokens_out(plain.tokens_out)
+    return results
+
+
+def wide_platform_index(ctx: Any) -> list[Any]:
+    """The number of the platform, which a module for several of them takes: functions expect 64 bits of it here."""
+    number = jax.core.ShapedArray((), np.dtype(np.int32))
+    widen = mlir.lower_fun(lambda i: i.astype(np.int64), multiple_results=False)
+    return [widen(ctx.replace(avals_in=[number], tokens_in=mlir.TokenSet()), i)[0] for i in ctx.dim_var_values]
+
+
+def with_declared_shardings(function: Callable[..., list[Array]], avals: Sequence[Any]) -> Callable[..., list[Array]]:
+    """The function, whose results are split as their types say. Inside of it XLA splits what it likes."""
+    mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.explicit_axes), None)
+    if mesh is None:
+        return function
+    inside = mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))
+
+    def run(*arrays: Array) -> list[Array]:
+        with jax.sharding.use_abstract_mesh(inside):
+            found = function(*arrays)
+        return [jax.sharding.reshard(y, a.sharding) for y, a in zip(found, avals, strict=True)]
+
+    return run
+
+
+def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:
+    """The finished graph as a function that JAX traces once, however many programs it is a part of."""
+    graph, checked = program.finished_graph, program.failure_index
+
+    def function(*arrays: Array) -> list[Array]:
+        found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)
+        if checked is not None:
+            report_failed_check(program, found[checked])
+        return found
+
+    function.__name__ = function.__qualname__ = str(program)
+    return jax.jit(function)
+
+
+def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
+    """Report the number of a failed check when the program runs."""
+
+    def send_report(word: Array) -> None:
+        for number in np.unique(np.asarray(word)):
+            if number:
+                program.hooks.report(int(number))
+
+    failed = jax.numpy.any(word != 0)
+    jax.lax.cond(failed, lambda w: jax.debug.callback(send_report, w), lambda w: None, word)
