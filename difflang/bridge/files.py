@@ -29,7 +29,7 @@ ARCHIVE_FORMATS = ("npz", "safetensors")
 
 def save(path: str | Path, tree: Any) -> None:
     """Write the arrays of a record, a dict or an optimizer's state, each under its path, `layer1.w`. The file is
-    replaced atomically.
+    replaced atomically. Arrays that are split over several processes are gathered: each process must call this.
 
     Errors: ArgumentError for a suffix other than `.npz` or `.safetensors`, for a leaf that is no array, and if two
     leaves have the same path; DataError if it cannot be written.
@@ -70,7 +70,7 @@ def flatten_to_arrays(tree: Any) -> dict[str, Any]:
 
 
 def leaf_array(name: str, leaf: Any) -> np.ndarray:
-    array = np.asarray(pytrees.key_data(leaf))
+    array = pytrees.host_array(pytrees.key_data(leaf))
     if array.dtype.kind not in "biufcV":
         raise make_error(
             "DL1207",
@@ -99,8 +99,7 @@ def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
     found = stored[name]
     if isinstance(found, ArrayInFile):
         # Only what has the expected shape is read.
-        expected = like if isinstance(like, str) else np.asarray(pytrees.key_data(like))
-        fits = found.is_text if isinstance(expected, str) else (found.shape == expected.shape)
+        fits = found.is_text if isinstance(like, str) else found.shape == np.shape(pytrees.key_data(like))
         found = found.read() if fits else abstract_array(found.dtype, found.shape)
     if isinstance(found, str) or isinstance(like, str):
         if type(found) is not type(like):

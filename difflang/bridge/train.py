@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from errno import ENOENT
+from errno import EIO, ENOENT
 from itertools import islice
 from operator import index
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 import optax
+from jax.experimental.multihost_utils import broadcast_one_to_all
 
 from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -179,8 +180,9 @@ def fit(
     `batches` yields tuples of the loss's arguments after the parameters, or is a function from a step number to such a
     tuple. Every `every` steps and at the end, a row is recorded with step, loss and the `metrics` of the batch, and
     passed to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it
-    had not been interrupted. The checkpoint is a `.npz` or `.safetensors` file, or a folder in which orbax keeps the
-    last three; see `orbax`.
+    had not been interrupted, its arrays split over devices as those of `params` are. The checkpoint is a `.npz` or
+    `.safetensors` file, or a folder in which orbax keeps the last three; see `orbax`. In several processes all must
+    call this; the first one writes.
 
     Errors: NonFiniteError if the loss or a gradient is not finite, naming the step and the parameter; or the error of
     the check that failed in the loss. ArgumentError if there is no batch, and for invalid arguments; DataError for the
@@ -199,7 +201,7 @@ def fit(
         state = start(params, optimizer, key=key)
         with open_checkpoint(checkpoint) as kept:
             if kept is not None and kept.steps:
-                state = kept.load(state)
+                state = pytrees.place_like(kept.load(state), state)
             loop = TrainingLoop(loss, step(loss, optimizer), dict(metrics or {}), every, report, kept)
             return loop.run(state, batches, steps)
 
@@ -241,7 +243,19 @@ class CheckpointFile:
         return [0] if os.path.exists(self.path) else []
 
     def save(self, step: int, state: TrainState) -> None:
-        files.save(self.path, state)
+        """Write the state: the first process does, once all have given their parts, and the others wait for it."""
+        if jax.process_count() == 1:
+            files.save(self.path, state)
+            return
+        whole, failure = pytrees.to_host(state), None
+        if jax.process_index() == 0:
+            try:
+                files.save(self.path, whole)
+            except DifflangError as error:  # once the others know
+                failure = error
+        written = bool(broadcast_one_to_all(np.bool_(failure is None)))
+        if not written:
+            raise failure or write_error(str(self.path), OSError(EIO, "the first process could not"))
 
     def load(self, like: TrainState) -> TrainState:
         return files.load(self.path, like, whole=True)

@@ -262,7 +262,7 @@ class CallableGraph:
             message = f"{who} takes arrays, not values inside a JAX transformation"
             raise DifflangError(Diagnostic("DL1206", message))
         converters = self.unlimited.made.executable.converters
-        return [np.asarray(c(x)) for c, x in zip(converters, arrays, strict=True)]
+        return [pytrees.host_array(c(x)) for c, x in zip(converters, arrays, strict=True)]
 
     # ---- Inside JAX
 

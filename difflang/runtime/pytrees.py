@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.core
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.ir.tensor_types import DType
@@ -170,8 +171,26 @@ register_node(
 
 
 def to_host(tree: Any) -> Any:
-    """The same structure with NumPy arrays in place of JAX arrays."""
-    return jax.tree_util.tree_map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, tree)
+    """The same structure with NumPy arrays in place of JAX arrays. Every process that holds a part must call this."""
+    return jax.tree_util.tree_map(lambda x: host_array(x) if isinstance(x, jax.Array) else x, tree)
+
+
+def host_array(x: Any) -> np.ndarray:
+    """An array in NumPy; one that is split over processes is gathered, and each of them must call this."""
+    if isinstance(x, jax.Array) and not (x.is_fully_addressable or x.is_fully_replicated):
+        return np.asarray(process_allgather(x, tiled=True))
+    return np.asarray(x)
+
+
+def place_like(tree: Any, like: Any) -> Any:
+    """A structure of NumPy arrays, each put where the JAX array is that stands in its place in `like`."""
+
+    def place(x: Any, like: Any) -> Any:
+        if not (isinstance(like, jax.Array) and like.committed and isinstance(x, np.ndarray)):
+            return x
+        return jax.make_array_from_callback(x.shape, like.sharding, lambda index: x[index])
+
+    return jax.tree_util.tree_map(place, tree, like)
 
 
 def to_device(array: Any) -> Any:

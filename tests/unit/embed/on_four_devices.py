@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import difflang
 from difflang import ArgumentError
+from difflang.bridge import train
 
 P = PartitionSpec
 AUTO = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
@@ -228,3 +231,19 @@ def test_what_cannot_be_split_so_is_refused() -> None:
     says = difflang.loads("fn f(x: f32[n]) -> f32 { print(n)\n sum(x) }").f
     with pytest.raises(difflang.DifflangError, match="DL1221"):
         says.lower(described(AUTO, (8,), "data"), platform="tpu")
+
+
+# ---- Training
+
+
+@pytest.mark.parametrize("mesh", [AUTO, EXPLICIT], ids=["auto", "explicit"])
+def test_a_resumed_training_has_its_parameters_where_they_were(mesh: Any, tmp_path: Path) -> None:
+    loss = difflang.loads("fn loss(w: f32[n], x: f32[n]) -> f32 = sum((w - x)^2)").loss
+    start, batch = put(np.zeros_like(X), "data", mesh=mesh), (put(X, "data", mesh=mesh),)
+
+    def fit(steps: int) -> jax.Array:
+        path = tmp_path / "state.npz"
+        found = train.fit(loss, start, lambda _: batch, optax.adam(0.1), steps=steps, checkpoint=path)
+        return jax.block_until_ready(found.params)
+
+    assert fit(2).sharding.spec == fit(4).sharding.spec == fit(4).sharding.spec == P("data")
