@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import jax
@@ -192,8 +193,10 @@ class Executable:
                 self.setting = default_device()
                 self.home = self.device or device_of_setting(self.setting)
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
-                program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.on_print)
-                self.xla_executable = made = compile_lowered(program, self.graph, self.compiler_options)
+                # A program without arguments has no other place for its device.
+                with nullcontext() if self.device is None else jax.default_device(self.device):
+                    program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.on_print)
+                    self.xla_executable = made = compile_lowered(program, self.graph, self.compiler_options)
                 self.compiled = wait_for_prints(made) if self.graph.effectful else made
                 if hosts := host_callbacks(self.graph):
                     self.compiled = wait_for_callbacks(self.compiled, hosts)

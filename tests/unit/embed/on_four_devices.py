@@ -14,6 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import difflang
 from difflang import ArgumentError
 from difflang.bridge import train
+from difflang.execution.engine import Engine
+from support.language import ran
 
 P = PartitionSpec
 AUTO = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
@@ -56,6 +58,15 @@ def test_the_default_device_is_that_of_the_call() -> None:
         with jax.default_device(None if number is None else jax.devices()[number]):
             assert device_numbers(f(X, 2.0)) == [number or 0]
             assert device_numbers(f(jax.numpy.ones(3), jax.numpy.float32(2))) == [number or 0]
+
+
+def test_the_device_of_the_command_line() -> None:
+    source = "fn f(x: f32[n]) -> f32[n] = tanh(x) + 1.0\nlet y = f(ones(100))\nlet z = f(y)\n"
+    for name, number in (("cpu", 0), ("cpu:1", 1), ("cpu:3", 3)):
+        values, _ = ran(source, Engine("xla", device=name))
+        assert [device_numbers((values[n].leaves or ())[0]) for n in "yz"] == [[number]] * 2
+    with pytest.raises(difflang.DifflangError, match=r"DL0601.*no device `cpu:4`"):
+        ran(source, Engine("xla", device="cpu:4"))
 
 
 def test_a_failed_check_elsewhere_has_its_details() -> None:
