@@ -24,24 +24,25 @@ def import_plugins(ctx: click.Context, param: click.Parameter, names: tuple[str,
             import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise click.BadParameter(f"`{name}` needs the module `{error.name}`", ctx, param) from None
-            way = f"; write `--plugin {name.removesuffix('.py')}`" if name.endswith(".py") else ""
-            raise click.BadParameter(f"no module `{name}` is here or installed{way}", ctx, param) from None
+                missing = f"`{name}` needs the module `{error.name}`" if error.name else f"`{name}` raised {error!r}"
+                raise click.BadParameter(missing, ctx, param) from None
+            raise click.BadParameter(f"no module `{name}` is here or installed", ctx, param) from None
         except DifflangError as error:
-            click.echo(f"{render(error.diagnostics)}\n  = raised at {place_of(error)}", err=True)
+            click.echo(f"{render(error.diagnostics)}\n  = raised at {place_of(error) or name}", err=True)
             sys.exit(1)
         except (Exception, SystemExit) as error:
             what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-            raise click.BadParameter(f"`{name}` raised {what} ({place_of(error)})", ctx, param) from error
+            place = place_of(error)
+            raise click.BadParameter(f"`{name}` raised {what}{f' ({place})' if place else ''}", ctx, param) from error
 
 
-def place_of(error: BaseException) -> str:
-    """The line that raised an error: of the innermost module that was being imported."""
-    if isinstance(error, SyntaxError):
+def place_of(error: BaseException, file: str = "") -> str:
+    """The line that raised an error: the innermost of a file, else of the modules that were being imported, if any."""
+    if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    at = [frame for frame in frames if frame.name == "<module>"][-1]
-    return f"{at.filename}:{at.lineno}"
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    at = next((f for f in frames if (f.filename == file if file else f.name == "<module>")), None)
+    return "" if at is None else f"{at.filename}:{at.lineno}"
 
 
 plugin_option = click.option(

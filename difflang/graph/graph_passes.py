@@ -6,7 +6,7 @@ until a pass changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -87,9 +87,13 @@ def graph_pass(
     several facts a dict. Without `help`, that is the first line of its docstring. A later pass of the same name
     replaces it.
 
-    Errors: DL1251 for the name of a pass of the compiler, and if it neither changes the graph nor gives a fact.
+    Errors: DL1251 for the name of a pass of the compiler or no name, for anything but a function, and if it neither
+    changes the graph nor gives a fact.
     """
     wanted, given = names_of(needs), names_of(gives)
+    if not isinstance(name, str) or not name.strip() or "," in name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        way = 'a name is a text without commas: `@graph_pass("smooth")`'
+        raise graph_error("DL1251", f"{name!r:.40} is no name of a pass", help=way)
     if name in PASSES and PASSES[name].of_compiler:
         raise graph_error("DL1251", f"the compiler has a pass `{name}`", help="choose another name")
     if known := [fact for fact in given if fact in COMPUTED_FACTS]:
@@ -100,6 +104,9 @@ def graph_pass(
         raise graph_error("DL1251", f"the pass `{name}` neither changes the graph nor gives a fact", help=way)
 
     def register(function: F) -> F:
+        if not callable(function):
+            what = with_article(type(function).__name__)
+            raise graph_error("DL1251", f"the pass `{name}` is a function of a graph, not {what}")
         text = help or (function.__doc__ or "").strip().split("\n")[0]
         PASSES[name] = GraphPass(name, text, wanted, given, changes_graph, function)
         return function
@@ -107,8 +114,13 @@ def graph_pass(
     return register
 
 
-def names_of(facts: Sequence[str]) -> tuple[str, ...]:
-    return (facts,) if isinstance(facts, str) else tuple(facts)
+def names_of(facts: Any) -> tuple[str, ...]:
+    """The names of facts: of one or more. Errors: DL1251 for anything but texts."""
+    several = isinstance(facts, Iterable) and not isinstance(facts, str)
+    found = tuple(cast(Iterable[Any], facts)) if several else (facts,)
+    if wrong := [fact for fact in found if not isinstance(fact, str)]:
+        raise graph_error("DL1251", f"{wrong[0]!r:.40} is no name of a fact", help='write `needs=["shapes"]`')
+    return found
 
 
 def apply_pass(graph: G, name: str, *, auto: bool = False) -> G:

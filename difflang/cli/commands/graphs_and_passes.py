@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
@@ -23,11 +24,12 @@ from difflang.cli.options_and_reports import (
     parse_pairs,
     program_with_arguments,
 )
-from difflang.cli.plugin_modules import plugin_option
+from difflang.cli.plugin_modules import place_of, plugin_option
 
 if TYPE_CHECKING:
     from difflang.driver.elaborate_call import ElaboratedCall
     from difflang.elaborate.context import Session
+    from difflang.graph.computational_graph import Graph
     from difflang.graph.graph_passes import GraphPass
     from difflang.ir.graph import Graph as IrGraph
     from difflang.passes.pipelines import Pipeline, Step
@@ -151,6 +153,26 @@ def rewrite_by_passes(text: str) -> GraphOfCallRewrite:
     def rewritten(graph: IrGraph, call: ElaboratedCall, session: Session) -> IrGraph:
         dropped = () if graph is call.graph else custom_rules(call.graph)
         context = RunContext(session, threading.RLock(), (), call.random, call.limit, dropped)
-        return Graph(graph, context, can_fail=call.fails).apply(*names).ir
+        found = Graph(graph, context, can_fail=call.fails)
+        for name in names:
+            found = apply_named(found, PASSES[name])
+        return found.ir
 
     return rewritten
+
+
+def apply_named(graph: Graph, wanted: GraphPass) -> Graph:
+    """The graph after a pass. Errors: those of `apply`; DL1251 for any other error that a pass of a plugin raises."""
+    from difflang.graph.graph_errors import graph_error
+
+    try:
+        return graph.apply(wanted.name)
+    except DifflangError:
+        raise
+    except Exception as error:
+        if wanted.of_compiler:
+            raise
+        place = place_of(error, getattr(getattr(wanted.run, "__code__", None), "co_filename", ""))
+        at = f" ({place})" if place else ""
+        message = f"the pass `{wanted.name}` raised {type(error).__name__}: {error}{at}"
+        raise graph_error("DL1251", message) from error

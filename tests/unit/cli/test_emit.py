@@ -215,3 +215,14 @@ def test_passes_of_a_plugin(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert "  slow_of_a_test  Every product is a sum of two halves.; gives: slow" in listed.stdout.splitlines()
     data = json.loads(CliRunner().invoke(main, ["passes", "--json", *where]).stdout)
     assert [step["pass"] for step in data[-1]["steps"]] == ["slow_of_a_test"]
+
+
+def test_an_error_in_a_pass_of_a_plugin_is_its_own(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "from difflang import graph as dg\n@dg.graph_pass('faulty_of_a_test')\ndef faulty(g):\n    return [][0]\n"
+    (tmp_path / "faulty_pass_of_a_test.py").write_text(text)
+    where = "--plugin", "faulty_pass_of_a_test"
+    found = emit("--passes", "faulty_of_a_test", *where, "--arg", "x=f32", f"{file}:square")
+    assert found.exit_code == 1 and "internal error" not in found.output
+    assert "the pass `faulty_of_a_test` raised IndexError: list index out of range (" in found.output
+    assert f"{tmp_path}/faulty_pass_of_a_test.py:4)" in found.output

@@ -195,6 +195,10 @@ def test_a_pass_that_cannot_be_declared() -> None:
     assert "the compiler has a pass `cse`" in report(lambda: dg.graph_pass("cse"))
     assert "has the fact `shapes` by itself" in report(lambda: dg.graph_pass("sized", gives=["shapes"]))
     assert "gives a fact" in report(lambda: dg.graph_pass("idle", changes_graph=False))
+    assert "`one` is a function of a graph, not an int" in report(lambda: dg.graph_pass("one")(3))  # type: ignore[type-var]
+    assert "3 is no name of a fact" in report(lambda: dg.graph_pass("one", needs=3))  # type: ignore[arg-type]
+    for name in ("", "one,two", 3):
+        assert f"{name!r} is no name of a pass" in report(lambda name=name: dg.graph_pass(name))  # type: ignore[misc]
 
 
 def test_an_unknown_pass_is_an_error_with_the_nearest_name() -> None:

@@ -82,6 +82,8 @@ def test_laws_of_nothing() -> None:
     [
         (None, "no module `mine`"),
         ("import nothing_of_this_name", "`mine` needs the module `nothing_of_this_name`"),
+        ("raise ModuleNotFoundError('no driver')", "`mine` raised ModuleNotFoundError('no driver')"),
+        ("x = '\0'", "`mine` raised SyntaxError: source code string cannot contain null bytes\n"),
         ("1 / 0", "`mine` raised ZeroDivisionError"),
         ("x = (", "`mine` raised SyntaxError: '(' was never closed (FOLDER/mine.py:1)"),
         ("import json\njson.loads('')", "(FOLDER/mine.py:2)"),
