@@ -64,11 +64,13 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
     with Cluster(devices, hosts) if hosts or request.processes else nullcontext() as cluster:
         record = profile or request.timeline is not None
         machine = Machine(devices, place, request.parallel_iterations or 32, cluster=cluster, record=record)
-        yield machine
-    if profile:
-        click.echo(f"\n{machine_report(machine)}", err=True)
-    if request.timeline is not None:
-        write_or_report(request.timeline, chrome_trace(machine.firings).encode())
+        try:
+            yield machine
+        finally:  # what happened matters most where the program fails
+            if profile:
+                click.echo(f"\n{machine_report(machine)}", err=True)
+            if request.timeline is not None:
+                write_or_report(request.timeline, chrome_trace(machine.firings).encode())
 
 
 def parse_hosts(text: str | None) -> list[tuple[str, int]]:

@@ -57,6 +57,13 @@ def test_the_profile_and_the_timeline_of_a_run(folder: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["traceEvents"]
 
 
+def test_the_profile_and_the_timeline_of_a_run_that_fails(folder: Path) -> None:
+    (folder / "g.dfl").write_text(PROGRAM.replace("x[i] > 0.5", "x[i + 1] > 0.5"), encoding="utf-8")
+    found = call("run", "g.dfl", "--engine", "dataflow", "--profile", "--timeline", "run.json")
+    assert found.exit_code == 3 and "side by side" in found.output
+    assert json.loads((folder / "run.json").read_text())["traceEvents"]
+
+
 def test_stages_pictures_and_traces(folder: Path) -> None:
     text = call("emit", "f.dfl:f", "--stage", "dataflow", "--arg", "n=3", "--devices", "2", "--place", "place").output
     assert "Send(" in text and "frame 2  device 1  # line 4" in text
