@@ -222,7 +222,7 @@ class ClusterRun:
                 self.take(self.workers[arrived[0]], arrived[1], arrived[2])
         self.device.check_nothing_left()
         reports = [self.device.report(), *[w.status["report"] for w in self.workers.values()]]
-        return collect_results(self.program, [self.device]), RunStatistics.of(reports)
+        return collect_results(self.program, [self.device]), RunStatistics.of(self.program, reports)
 
     @property
     def finished(self) -> bool:

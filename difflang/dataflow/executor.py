@@ -110,6 +110,7 @@ class DeviceExecutor:
         self.fired: Counter[str] = Counter()
         self.dead: Counter[str] = Counter()
         self.widths: Counter[int] = Counter()  # the equations at each depth
+        self.computed: Counter[int] = Counter()  # how often the equation of each node was, by its number
         self.most_iterations = 0  # of one frame under way at once
 
     def start(self, inputs: Sequence[tuple[DataflowNode, Any]]) -> None:
@@ -145,9 +146,10 @@ class DeviceExecutor:
             raise InternalError(f"device {self.number}: tokens are left at {list(self.root.waiting)[:3]}")
 
     def report(self) -> Report:
-        """What happened here, as data: nodes by kind that fired, those on a dead token, equations at each depth."""
+        """What happened here, as data: nodes that fired and those on a dead token, equations by depth and by node."""
         return {
             "fired": dict(self.fired), "dead": dict(self.dead), "widths": sorted(self.widths.items()),
+            "computed": sorted(self.computed.items()),
             "most_iterations": self.most_iterations,
         }  # fmt: skip
 
@@ -219,6 +221,7 @@ class DeviceExecutor:
             assert node.function is not None
             return [DataflowToken(node.function(*values), False, depth)]
         self.widths[depth] += 1
+        self.computed[node.number] += 1
         found = evaluate_eqn(node.eqn, values, text_sink=self.text_sink)
         checked = [check_array(x, r.type, node.what) for x, r in zip(found, node.eqn.results, strict=True)]
         effect = [()] * (node.outputs - len(checked))

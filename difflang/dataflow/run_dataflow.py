@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
+from difflang.base.source import Span
 from difflang.dataflow.executor import DataflowToken, DeviceExecutor, Observer, Report, Tag
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.ir.interpreter import TextSink, discard_text
@@ -31,24 +33,29 @@ class RunStatistics(Struct, frozen=True):
 
     `fired` and `dead` count nodes by kind that fired, and those of them on a dead token. `work` is the number of
     equations that were computed, `span` how many of them follow each other on the longest way, `widths` how many could
-    run side by side, step by step. `most_iterations` of one frame were under way at once.
+    run side by side, step by step; `lines` counts the equations of each line, as `model.dfl:3`.
+    `most_iterations` of one frame were under way at once.
     """
 
     fired: Counter[str]
     dead: Counter[str]
     widths: tuple[int, ...]
+    lines: Counter[str]
     most_iterations: int
 
     @classmethod
-    def of(cls, reports: Sequence[Report]) -> Self:
+    def of(cls, program: DataflowProgram, reports: Sequence[Report]) -> Self:
         """Those of all devices together, from what each one reports."""
-        fired, dead, widths = Counter[str](), Counter[str](), Counter[int]()
+        fired, dead, widths, lines = Counter[str](), Counter[str](), Counter[int](), Counter[str]()
+        nodes = {node.number: node for node in program.nodes}
         for report in reports:
             fired.update(report["fired"])
             dead.update(report["dead"])
             widths.update(dict(report["widths"]))
+            for number, count in report["computed"]:
+                lines[line_name(nodes[number].span)] += count
         most = max(report["most_iterations"] for report in reports)
-        return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), most)
+        return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), lines, most)
 
     @property
     def work(self) -> int:
@@ -57,6 +64,11 @@ class RunStatistics(Struct, frozen=True):
     @property
     def span(self) -> int:
         return len(self.widths)
+
+
+def line_name(span: Span) -> str:
+    """The line of a span with the last part of its file's name."""
+    return f"{Path(span.source.name).name}:{span.position[0]}" if span.is_known else "no line"
 
 
 class LocalNetwork:
@@ -114,7 +126,7 @@ def run_dataflow(
         raise InternalError(f"tokens were sent that nobody receives: {', '.join(k for k, _ in network.arrived)}")
     for device in devices:
         device.check_nothing_left()
-    return collect_results(program, devices), RunStatistics.of([d.report() for d in devices])
+    return collect_results(program, devices), RunStatistics.of(program, [d.report() for d in devices])
 
 
 def collect_results(program: DataflowProgram, devices: Sequence[DeviceExecutor]) -> list[Any]:

@@ -1,9 +1,8 @@
-"""What happened in a run over time: a trace for Chrome, a table of tokens, and work and span by line of the program."""
+"""What happened in a run over time: a trace for Chrome, and a table of tokens."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -61,12 +60,3 @@ def token_text(token: DataflowToken) -> str:
     if np.size(value) > 6:
         return f"{value.dtype}{list(value.shape)}"
     return np.array2string(np.asarray(value), separator=", ").replace("\n", "")
-
-
-def work_by_line(firings: Sequence[Firing]) -> Counter[int]:
-    """How many equations of each line of the program were computed; 0 stands for what comes from no line."""
-    found: Counter[int] = Counter()
-    for node, _, tokens, *_ in firings:
-        if node.is_work and not any(t.dead for t in tokens):
-            found[0 if node.span is NO_SPAN else node.span.position[0]] += 1
-    return found

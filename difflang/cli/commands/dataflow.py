@@ -86,14 +86,13 @@ def parse_hosts(text: str | None) -> list[tuple[str, int]]:
 
 def machine_report(machine: Machine) -> str:
     """What happened in the runs of a program: how often nodes fired, work, span, and the lines that did most work."""
-    from difflang.dataflow.timeline import work_by_line
-
     if not machine.runs:
         return "nothing ran on the dataflow machine"
-    fired, dead = Counter[str](), Counter[str]()
+    fired, dead, by_line = Counter[str](), Counter[str](), Counter[str]()
     for run in machine.runs:
         fired += run.fired
         dead += run.dead
+        by_line += run.lines
     work, span = sum(r.work for r in machine.runs), sum(r.span for r in machine.runs)
     widest = max(max(r.widths, default=0) for r in machine.runs)
     lines = [
@@ -103,9 +102,8 @@ def machine_report(machine: Machine) -> str:
         "",
     ]
     by_kind = [("node", "fired", "dead"), *[(k, f"{n:,}", f"{dead[k]:,}") for k, n in fired.most_common()]]
-    by_line = [(f"line {n}" if n else "other", f"{c:,}") for n, c in work_by_line(machine.firings).most_common(10)]
-    by_line.insert(0, ("last run", "equations"))
-    return "\n".join([*lines, *aligned_rows(by_kind, {0}), "", *aligned_rows(by_line, {0})])
+    most = [(line, f"{count:,}") for line, count in by_line.most_common(10)]
+    return "\n".join([*lines, *aligned_rows(by_kind, {0}), "", *aligned_rows([("", "equations"), *most], {0})])
 
 
 @click.command()
