@@ -131,8 +131,11 @@ def check_argument_type(decl: tree.Fn, name: str, type: LangType, annotations: A
     else:
         written = next(p.type for p in decl.params if p.name == name)
         place = written.span if written is not None else decl.name_span
+    known = dict(annotations.bound)
     if written is not None and not annotations.match(written, type):
-        message = f"the type given for `{name}` is {show_type(type)}, but its declared type is {place.text}"
+        sizes = " and ".join([f"{n} = {known[n]}" for n in size_names(written, annotations) if n in known])
+        declared = place.text + (f", where {sizes}" if sizes else "")
+        message = f"the type given for `{name}` is {show_type(type)}, but its declared type is {declared}"
         raise make_error("DL1210", message, (place, "here"))
     return type
 

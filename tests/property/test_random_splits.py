@@ -12,8 +12,8 @@ RUNNER = Path(__file__).with_name("random_splits.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "count"), [(0, 10), *[(seed, 100) for seed in range(1, 21)]])
-@pytest.mark.nightly_cases(r"\d+-100")
+@pytest.mark.parametrize(("seed", "count"), [(0, 10), *[(seed, 40) for seed in range(1, 51)]])
+@pytest.mark.nightly_cases(r"\d+-40")
 def test_split_arguments_give_what_unsplit_ones_give(seed: int, count: int) -> None:
     done = python_on_devices(str(RUNNER), str(seed), str(count))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -206,3 +206,8 @@ def test_numbers_in_json_are_all_there(file: Path) -> None:
 
 def test_higher_orders_are_those_in_the_first_parameter_that_is_named(file: Path) -> None:
     assert data_of(file, "f", "--at=x=2", "--at=y=5", "--wrt=y,x")["along"] == "y"
+
+
+def test_a_value_that_does_not_have_the_size_given(file: Path) -> None:
+    found = compare(f"{file}:total", "--at=n=3", "--at=x=[1, 2]")
+    assert "is f64[2], but its declared type is f64[n], where n = 3" in found.stderr
