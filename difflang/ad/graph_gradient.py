@@ -17,9 +17,8 @@ from difflang.ad.recomputation import RecomputeBlocks
 from difflang.ad.transpose import pullback
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue
-from difflang.ir.tensor_types import History
-from difflang.ops.ad_interface import CotangentSum
+from difflang.ir.op import MaybeValue
+from difflang.ops.ad_interface import CotangentSum, addition
 from difflang.passes.dce import dce
 
 SumCotangents = Callable[[Builder, Sequence[Value]], Value]
@@ -97,8 +96,7 @@ class ShiftedGraph:
             for x in eqn.results:
                 if x in wanted:
                     shift, self.sums[x] = Value(x.type, x.home), Value(x.type, x.home)
-                    op = OPS["add_history" if isinstance(x.type, History) else "add"]
-                    eqns.append(Eqn(op, (x, shift), (self.sums[x],), span=eqn.span))
+                    eqns.append(Eqn(addition(x.type), (x, shift), (self.sums[x],), span=eqn.span))
                     shifts.append(shift)
                     self.origin[shift] = x
         self.graph = Graph((*graph.params, *shifts), tuple(eqns), graph.results, graph.name)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, TypeSolver
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import BOOL, History, Tensor, Type
 
 Mask = tuple[bool, ...]
@@ -179,12 +179,17 @@ def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
     return zeros(builder, type) if value is None else value
 
 
+def addition(type: Type) -> Op:
+    """The op that adds two values of a type."""
+    return OPS["add_history" if isinstance(type, History) else "add"]
+
+
 def add_tangents(x: MaybeValue, y: MaybeValue) -> MaybeValue:
     """The sum of two tangents; an absent one stays a structural zero."""
     if x is None or y is None:
         return y if x is None else x
     home = x.home if x.home.depth >= y.home.depth else y.home
-    op = OPS["add_history" if isinstance(x.type, History) else "add"]
+    op = addition(x.type)
     # The operands have one type, which their equations have checked.
     (total,) = home.append(op, (home.capture(x), home.capture(y)), (x.type,))
     return total
