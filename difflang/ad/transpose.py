@@ -12,7 +12,7 @@ from typing import Any
 
 from difflang.ad.cotangent_accumulator import CotangentAccumulator
 from difflang.base.diagnostics import InternalError
-from difflang.base.source import backward_span
+from difflang.base.source import NO_SPAN, backward_span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import MaybeValue, UndefinedPrimal, ValueRule, Window
@@ -105,6 +105,7 @@ def pullback(
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
     found = CotangentAccumulator(builder, choices, ad.total)
+    builder.span = backward_span(NO_SPAN)  # a value that arrives several times has the sum, which is in no line
     for value, ct in cts:
         if ct is not None and value in linear:
             found.add(value, ct)

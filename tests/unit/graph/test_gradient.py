@@ -354,6 +354,21 @@ def test_backward_equations_keep_their_mark_through_passes_and_json() -> None:
     assert [e.is_backward for e in read.walk()] == [e.is_backward for e in d.walk()]
 
 
+def test_sums_of_seeds_have_marks_too() -> None:
+    own = {v for e in F.equations for v in e.outputs}
+    with dg.build(x="f64") as b:
+        b.output(*b.loop(3, lambda b, i, s, t: (b.sin(s * t),) * 2, b.x, b.x))
+    twice = b.graph
+    for d in (
+        dg.gradient(F, [Z, Z, LOSS, LOSS], [Z, F["x"]], [1.0, 2.0, 3.0, 4.0]),
+        dg.gradient(F, [Z, Z], Z, [1.0, 2.0], aggregate=lambda b, cts: sum(cts[1:], cts[0])),
+    ):
+        sums = [e for e in d.equations if e.op == "add" and not own.issuperset(e.outputs)]
+        assert sums and all(e.is_backward for e in sums)
+    loop = dg.gradient(twice, twice.outputs, twice["x"], [1.0, 1.0]).equations[-2]
+    assert loop.op == "loop" and all(e.is_backward for e in loop.regions[0].equations)
+
+
 def test_built_graphs_have_marks_too() -> None:
     with dg.build(x="f64[]") as b:
         b.output(b.sin(b.x))
