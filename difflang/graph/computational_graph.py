@@ -142,7 +142,8 @@ class Graph(GraphView):
         NumPy, `dataflow` by tokens.
 
         Symbolic sizes follow from the shapes; each new set of sizes is compiled. A random key may be an integer.
-        Errors: those of the program if a check fails; DL1201, DL1202, DL1206, DL1207 for wrong inputs.
+        Errors: those of the program if a check fails; DL1201, DL1202, DL1206, DL1207 for wrong inputs; DL1250 for an
+        output that only a loop can read.
         """
         if engine == "dataflow":
             return self.dataflow().run(*arrays, **named)

@@ -97,7 +97,10 @@ def run_graph(
 
 
 def bind_inputs(view: GraphView, context: RunContext, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """An array for each input. Errors: DL1202 for too many, DL1206 for a history, DL1207 for a wrong name."""
+    """An array for each input.
+
+    Errors: DL1202 for too many, DL1206 for a history, DL1207 for a wrong name; DL1250 if an output is a history.
+    """
     names = [v.name for v in view.inputs]
     about = f"the graph{f' `{view.name}`' if view.name else ''}"
     if len(arrays) > len(names):
@@ -117,6 +120,9 @@ def bind_inputs(view: GraphView, context: RunContext, arrays: Sequence[Any], nam
     if histories := [v for v in view.inputs if isinstance(v.ir.type, History)]:
         message = f"`{histories[0].name}` is a {histories[0].type}: only a loop makes a history, no caller can pass one"
         raise graph_error("DL1206", message)
+    if histories := [v for v in view.outputs if isinstance(v.ir.type, History)]:
+        message = f"the output `%{histories[0].name}` is a {histories[0].type}: only a loop reads a history"
+        raise graph_error("DL1250", message, help="`with_outputs` chooses other outputs")
     if context.random:
         key = names[len(names) - len(constants) - 1]
         found[key] = random_key(found[key])

@@ -122,6 +122,17 @@ def test_second_derivatives_and_graphs_with_derivative_operators() -> None:
     np.testing.assert_allclose(want[0], (ahead - back) / (2 * h), rtol=1e-7)
 
 
+def test_what_a_loop_stored_for_its_gradient_is_an_x_but_no_output_of_a_run() -> None:
+    with dg.build(x="f64", n="i32") as b:
+        b.output(b.loop(b.n, lambda b, i, s: b.sin(s * s), b.x))
+    first = dg.gradient(b.graph, b.graph.outputs[0], b.graph["x"])
+    stored = next(v for e in first.equations for v in e.outputs if v.type.startswith("history"))
+    second = dg.gradient(first, first.outputs[0], stored)
+    for engine in ("xla", "interpret", "dataflow"):
+        text = report(lambda engine=engine: second.run(0.5, 3, engine=engine), "DL1250")  # type: ignore[misc]
+        assert f"the output `%{second.outputs[0].name}` is a history" in text and "with_outputs" in text
+
+
 def test_a_root_that_is_an_x_has_the_cotangent_of_its_readers() -> None:
     with dg.build(x="f64[3]") as b:
         r = b.sqrt(b.sum(b.x * b.x))
