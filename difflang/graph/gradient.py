@@ -59,7 +59,7 @@ def gradient(
     * `aggregate(b, cotangents)` gives the sum of several cotangents of one value; `b` has every op as a method. By
       default they are added. Inside regions (loops, branches, calls) they always are.
     * `recompute(equation)` says of each equation whether its results are recomputed for the cotangents that need them,
-      and not kept.
+      and not kept. Cotangents that meet where that happens are summed there first, and then with the others.
 
     Example: `dg.gradient(g, ys=g.outputs[0], xs=g["w"]).run(x, w)`.
     Errors: DL1250 for values that are not the graph's own; DL0401, DL0402 for values without a derivative, or without
