@@ -117,7 +117,7 @@ def graph_pass(
 def names_of(facts: Any) -> tuple[str, ...]:
     """The names of facts: of one or more. Errors: DL1251 for anything but texts."""
     several = isinstance(facts, Iterable) and not isinstance(facts, str)
-    found = tuple(cast(Iterable[Any], facts)) if several else (facts,)
+    found: tuple[Any, ...] = tuple(cast(Iterable[Any], facts)) if several else (facts,)
     if wrong := [fact for fact in found if not isinstance(fact, str)]:
         raise graph_error("DL1251", f"{wrong[0]!r:.40} is no name of a fact", help='write `needs=["shapes"]`')
     return found
@@ -135,7 +135,7 @@ def apply_pass(graph: G, name: str, *, auto: bool = False) -> G:
         graph = with_needs(graph, found, ())
     for fact in found.needs:
         if not fact_holds(graph, fact):
-            raise missing_fact(found, fact)
+            raise missing_fact(found, fact, auto=auto)
     try:
         result = found.run(graph)
     except (InternalError, TypeMismatch, UnknownSize) as fault:
@@ -206,11 +206,13 @@ def fact_holds(graph: GraphWithFacts, fact: str) -> bool:
     return fact in graph.facts or (fact in COMPUTED_FACTS and COMPUTED_FACTS[fact](graph.ir))
 
 
-def missing_fact(found: GraphPass, fact: str) -> DifflangError:
-    """The error that names the passes which give what is missing."""
+def missing_fact(found: GraphPass, fact: str, *, auto: bool) -> DifflangError:
+    """The error that names the passes which give what is missing; if `auto`, one of them has run."""
     givers = [f"`{p.name}`" for p in PASSES.values() if fact in p.gives]
     message = f"the pass `{found.name}` needs `{fact}`, which this graph does not have"
     way = f"apply {' or '.join(givers)} first" if givers else "no pass gives it"
+    if auto and givers:
+        way = "another pass that it needs changes the graph, which drops this fact: one pass may give both"
     if fact == "shapes":
         way = "give the sizes numbers: `g.with_sizes(n=3)`"
     return graph_error("DL1251", message, help=way)

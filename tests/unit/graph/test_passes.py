@@ -114,6 +114,11 @@ def test_auto_cannot_run_passes_that_need_each_other_or_that_nobody_gives() -> N
         dg.graph_pass(name, needs=[needs], gives=[name])(lambda g: g)
     text = report(lambda: H.apply("one", auto=True))
     assert "no pass can run first: `one` needs `two` needs `three` needs `one`" in text
+    for name in ("left", "right"):
+        dg.graph_pass(f"{name}_negated", gives=[name])(lambda g: g.replace(g["x"], with_=lambda b, v: -v))
+    dg.graph_pass("sides", needs=["left", "right"])(lambda g: g)
+    text = report(lambda: H.apply("sides", auto=True))
+    assert "needs `left`" in text and "changes the graph, which drops this fact" in text
     dg.graph_pass("lonely", needs=["nothing"])(lambda g: g)
     assert "no pass gives it" in report(lambda: H.apply("lonely", auto=True))
     with dg.build(x="f64[n]") as b:
