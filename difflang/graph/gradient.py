@@ -207,6 +207,7 @@ def sum_function(aggregate: Aggregate) -> SumCotangents:
     def total(home: Builder, cts: Sequence[IrValue]) -> IrValue:
         builder = GraphBuilder(home)
         found = aggregate(builder, [Value(ct, builder) for ct in cts])
+        builder.closed = True
         if not isinstance(found, Value) or found.ir.type != cts[0].type:  # pyright: ignore[reportUnnecessaryIsInstance]
             what = with_article(found.type if isinstance(found, Value) else type(found).__name__)  # pyright: ignore[reportUnnecessaryIsInstance]
             raise graph_error(

@@ -307,6 +307,9 @@ def test_a_wrong_aggregate_or_recompute_is_reported() -> None:
     y, x = CHAIN.outputs[0], CHAIN["w"]
     text = report(lambda: dg.gradient(CHAIN, y, x, aggregate=lambda b, cts: b.sum(cts[0])), "DL1250")
     assert "`aggregate` gives an f64[] as the sum of 3 values of type f64[3]" in text
+    kept: list[Any] = []
+    dg.gradient(CHAIN, y, x, aggregate=lambda b, cts: kept.append((b, cts)) or sum(cts[1:], cts[0]))
+    assert "this graph is finished" in report(lambda: kept[0][0].sin(kept[0][1][0]), "DL1250")
     assert "gives an int" in report(lambda: dg.gradient(CHAIN, y, x, aggregate=lambda b, cts: 1), "DL1250")  # type: ignore[arg-type,return-value]
     assert "is a function" in report(lambda: dg.gradient(CHAIN, y, x, aggregate=3), "DL1250")  # type: ignore[arg-type]
     assert "is a function" in report(lambda: dg.gradient(CHAIN, y, x, recompute=True), "DL1250")  # type: ignore[arg-type]
