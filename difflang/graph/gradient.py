@@ -280,7 +280,8 @@ def require_reached(graph: IrGraph, ys: Sequence[Value], xs: Sequence[Value], fo
         raise graph_error("DL0409", f"{message}, because of {ops}", *labels, help=way)
     last = last_readers(graph, missing.ir)
     labels = [(eqn.span, "a path from it ends here") for eqn in last] or at(missing)
-    raise graph_error("DL0409", f"{which} does not depend on `%{missing.name}`: the derivative is 0", *labels, help=way)
+    which = f"{which} does not depend" if len(ys) == 1 else "none of `ys` depends"
+    raise graph_error("DL0409", f"{which} on `%{missing.name}`: the derivative is 0", *labels, help=way)
 
 
 def last_readers(graph: IrGraph, x: IrValue) -> list[Eqn]:

@@ -164,6 +164,8 @@ def test_a_value_that_no_y_depends_on_is_named_with_the_line_where_its_path_ends
     assert "because of `floor`" in text and "let q = stop(floor(x))" in text and 'unreachable="zero"' in text
     text = report(lambda: dg.gradient(F, Z, q, [1.0]), "DL0409")
     assert f"`%{Z.name}` does not depend on `%{q.name}`" in text and "a path from it ends here" in text
+    text = report(lambda: dg.gradient(F, [F["x"], F["w"]], LOSS, [1.0, 1.0]), "DL0409")
+    assert f"none of `ys` depends on `%{LOSS.name}`" in text
     np.testing.assert_array_equal(dg.gradient(F, q, F["x"], [1.0], unreachable="zero").run(X, W, 1)[0], np.zeros(3))
     mixed = dg.gradient(F, [Z], [F["w"], q, q], [1.0], unreachable="zero")
     assert [np.shape(x) for x in mixed.run(X, W, 1)] == [(3,)] * 3
