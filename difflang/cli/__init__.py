@@ -54,7 +54,6 @@ from difflang.cli.options_and_reports import (
 from difflang.cli.plugin_modules import plugin_option
 
 MAX_STEPS = 2**31 - 2  # the step counter is an i32
-GRAPH_STAGES = ("ir", "derived", "optimized")
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "jaxpr", "stablehlo", "json")
 
 
@@ -241,7 +240,7 @@ def emit(
     budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
-    from difflang.cli.commands.graphs_and_passes import rewrite_by_passes
+    from difflang.cli.commands.graphs_and_passes import GRAPH_STAGES, rewrite_by_passes
     from difflang.tools import emit as emitting
 
     if after is not None and (stage is not None or passes is not None):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from difflang.graph.computational_graph import Graph
     from difflang.graph.graph_passes import GraphPass
     from difflang.ir.graph import Graph as IrGraph
-    from difflang.passes.pipelines import Pipeline, Step
+    from difflang.passes.pipelines import Pass, Pipeline, Step
     from difflang.tools.emit import GraphOfCallRewrite
 
 GRAPH_STAGES = ("ir", "derived", "optimized")
@@ -86,24 +86,20 @@ def passes(as_json: bool) -> None:
     data, texts = [pipeline_data(p) for p in PIPELINES], [pipeline_text(p) for p in PIPELINES]
     if own := [found for found in PASSES.values() if not found.of_compiler]:
         title, help = "plugins", "declared by modules of Python"
-        data.append({"name": title, "help": help, "steps": [user_pass_data(p) for p in own]})
+        data.append({"name": title, "help": help, "steps": [pass_data(p) for p in own]})
         texts.append(listing(f"{title}: {help}", [(p.name, described(p.help, p.needs, p.gives)) for p in own]))
     click.echo(json.dumps(data) if as_json else "\n\n".join(texts))
 
 
 def pipeline_data(pipeline: Pipeline) -> dict[str, object]:
-    steps = [
-        {"pass": step.of.name, "help": step.of.help, "needs": step.of.needs, "gives": step.of.gives, "why": step.why,
-         "if_changed": step.if_changed}
-        for step in pipeline.steps
-    ]  # fmt: skip
+    steps = [pass_data(step.of, step.why, if_changed=step.if_changed) for step in pipeline.steps]
     return {"name": pipeline.name, "help": pipeline.help, "steps": steps}
 
 
-def user_pass_data(found: GraphPass) -> dict[str, object]:
+def pass_data(found: Pass | GraphPass, why: str = "", *, if_changed: bool = False) -> dict[str, object]:
     return {
-        "pass": found.name, "help": found.help, "needs": found.needs, "gives": found.gives, "why": "",
-        "if_changed": False,
+        "pass": found.name, "help": found.help, "needs": found.needs, "gives": found.gives, "why": why,
+        "if_changed": if_changed,
     }  # fmt: skip
 
 
