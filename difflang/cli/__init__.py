@@ -44,6 +44,7 @@ from difflang.cli.options_and_reports import (
     memory_budget_option,
     name_stdin,
     no_cache,
+    parse_amount,
     parse_pairs,
     print_diagnostics,
     program_with_arguments,
@@ -60,7 +61,7 @@ STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "dataflow", "
 # Commands in files of their own, each with its module, which is imported only when the command is used.
 COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "compare": "compare", "completions": "new_and_completions",
-    "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
+    "cost": "cost", "derive": "derive_and_trace", "doc": "doc", "doctor": "about_difflang", "explain": "about_difflang",
     "export": "export_and_stubs", "fmt": "fmt", "graph": "graphs_and_passes", "kernel": "servers", "lsp": "servers",
     "new": "new_and_completions", "ops": "ops", "partition": "partition", "passes": "graphs_and_passes",
     "repl": "repl", "stubs": "export_and_stubs",
@@ -144,6 +145,12 @@ def main() -> None:
     metavar="N",
     help="Iterations of a loop that are under way at once on the dataflow machine.  [default: 32]",
 )
+@click.option(
+    "--swap-above",
+    metavar="AMOUNT",
+    callback=parse_amount,
+    help="Memory of each device of the dataflow machine for what loops keep; more goes to files.",
+)
 @click.option("--processes", is_flag=True, help="Each device of the dataflow machine in a process of its own.")
 @click.option("--hosts", metavar="HOST:PORT,…", help="Workers for the devices from 1, started by `difflang worker`.")
 @click.option("--timeline", type=FILE, help="Write the last run of the dataflow machine as a trace for Chrome.")
@@ -178,7 +185,8 @@ def main() -> None:
 @common_options
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
-    devices: int | None, place: str | None, parallel_iterations: int | None, processes: bool, hosts: str | None,
+    devices: int | None, place: str | None, parallel_iterations: int | None, swap_above: int,
+    processes: bool, hosts: str | None,
     timeline: Path | None, device: str | None, seed: int, default_float: str | None, budget: int,
     allow: tuple[Path, ...], check_nans: bool, max_steps: int | None, profile: bool, profile_out: Path | None,
     timeout: float | None, folders: tuple[Path, ...],
@@ -192,9 +200,12 @@ def run(
 
     if budget and engine != "xla":
         raise click.UsageError(f"--memory-budget works only on compiled programs: --engine {engine} keeps everything")
-    about = MachineRequest(devices, place, parallel_iterations, processes, hosts, timeline)
+    about = MachineRequest(devices, place, parallel_iterations, swap_above or None, processes, hosts, timeline)
     if engine != "dataflow" and about != MachineRequest():
-        raise click.UsageError("--devices, --place, --processes, --hosts and --timeline belong to --engine dataflow")
+        raise click.UsageError(
+            "--devices, --place, --parallel-iterations, --swap-above, --processes, --hosts and --timeline belong to "
+            "--engine dataflow"
+        )
     # The limit covers checking and compilation too, not only the run.
     if timeout is not None:
         if math.isnan(timeout):

@@ -200,11 +200,15 @@ class ClusterRun:
         self.cluster, self.options, self.workers, self.program = cluster, options, cluster.workers, program
         for worker in self.workers.values():
             worker.forwarded, worker.status = 0, {}
-            worker.send({"kind": "run", "number": number, "parallel_iterations": options.parallel_iterations})
+            worker.send({
+                "kind": "run", "number": number, "parallel_iterations": options.parallel_iterations,
+                "swap_above": options.swap_above,
+            })  # fmt: skip
         self.network = RemoteNetwork(self.post)
         self.device = DeviceExecutor(
             0, self.program.of_device(0), self.program.results, self.network, observe=options.observe,
-            parallel_iterations=options.parallel_iterations, text_sink=options.text_sink,
+            parallel_iterations=options.parallel_iterations, swap_above=options.swap_above,
+            text_sink=options.text_sink,
         )  # fmt: skip
         self.arrays = [np.asarray(x) for x in arrays]
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from difflang.base.diagnostics import InternalError
 from difflang.dataflow.nodes import DataflowNode, Frame, Port
+from difflang.dataflow.stack_storage import StackStorage
 from difflang.ir.interpreter import TextSink, check_array, discard_text, evaluate_eqn
 
 Tag = tuple[int, ...]
@@ -37,10 +38,11 @@ class Network(Protocol):
 
 
 class Firing(NamedTuple):
-    """One node that fired: the tokens that it gave, and when, in seconds."""
+    """One node that fired: the tokens that it took and gave, and when, in seconds."""
 
     node: DataflowNode
     tag: Tag
+    inputs: Sequence[DataflowToken]
     tokens: Sequence[DataflowToken]
     begin: float
     end: float
@@ -83,18 +85,19 @@ class FrameRun:
 class DeviceExecutor:
     """The nodes of one device, and their tokens.
 
-    `parallel_iterations` bounds how many iterations of a frame are under way. With `order`, tokens arrive in random
-    order. `observe` sees each node that fires. `text_sink` receives what is printed.
+    `parallel_iterations` bounds how many iterations of a frame are under way, `swap_above` the bytes of stacks in
+    memory. With `order`, tokens arrive in random order. `observe` sees each node that fires. `text_sink` receives what
+    is printed.
     """
 
     def __init__(
         self, number: int, nodes: Sequence[DataflowNode], wanted: Iterable[Port], network: Network, *,
-        parallel_iterations: int = 32, order: Random | None = None, observe: Observer | None = None,
-        text_sink: TextSink = discard_text,
+        parallel_iterations: int = 32, swap_above: int | None = None, order: Random | None = None,
+        observe: Observer | None = None, text_sink: TextSink = discard_text,
     ) -> None:  # fmt: skip
         self.number, self.nodes, self.network = number, nodes, network
         self.parallel_iterations, self.order, self.observe = parallel_iterations, order, observe
-        self.text_sink = text_sink
+        self.text_sink, self.storage = text_sink, StackStorage(swap_above)
         self.results: dict[tuple[int, int], DataflowToken | None] = {(p.node.number, p.output): None for p in wanted}
         self.consumers: dict[tuple[int, int], list[tuple[DataflowNode, int]]] = defaultdict(list)
         self.enters: Counter[Frame] = Counter()
@@ -151,6 +154,7 @@ class DeviceExecutor:
             "fired": dict(self.fired), "dead": dict(self.dead), "widths": sorted(self.widths.items()),
             "computed": sorted(self.computed.items()),
             "most_iterations": self.most_iterations,
+            "swapped": (self.storage.swapped_out, self.storage.swapped_in, self.storage.swapped_bytes),
         }  # fmt: skip
 
     # ---- Tokens
@@ -208,7 +212,7 @@ class DeviceExecutor:
                 self.emit(node, index, token, iteration)
         # A Recv is observed when its token comes.
         if self.observe is not None and node.kind != "Recv":
-            self.observe(Firing(node, iteration.tag, given, begin, perf_counter()))
+            self.observe(Firing(node, iteration.tag, tokens, given, begin, perf_counter()))
 
     def compute(
         self, node: DataflowNode, tokens: Sequence[DataflowToken], dead: bool, depth: int
@@ -219,7 +223,8 @@ class DeviceExecutor:
         values = [t.value for t in tokens[: len(tokens) - node.controls]]
         if node.eqn is None:
             assert node.function is not None
-            return [DataflowToken(node.function(*values), False, depth)]
+            given = [self.storage, *values] if node.uses_storage else values
+            return [DataflowToken(node.function(*given), False, depth)]
         self.widths[depth] += 1
         self.computed[node.number] += 1
         found = evaluate_eqn(node.eqn, values, text_sink=self.text_sink)
@@ -307,7 +312,7 @@ class DeviceExecutor:
             self.emit(node, 0, token, iteration)
             if self.observe is not None:
                 now = perf_counter()
-                self.observe(Firing(node, iteration.tag, (token,), now, now))
+                self.observe(Firing(node, iteration.tag, (), (token,), now, now))
             iteration.under_way -= 1
             if not iteration.under_way:
                 self.end_iterations(iteration)

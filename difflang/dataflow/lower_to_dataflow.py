@@ -49,7 +49,7 @@ class NodeBuilder:
             raise DifflangError(Diagnostic("DL1010", message, (), ("interpret it: `--engine interpret`",)))
         made = DataflowNode(
             len(self.nodes), kind, [*inputs, *controls], self.frame, self.device, what, outputs, eqn, function,
-            len(controls), self.span, constant, loops,
+            len(controls), span=self.span, constant=constant, loops=loops,
         )  # fmt: skip
         self.nodes.append(made)
         return made
@@ -80,6 +80,11 @@ class NodeBuilder:
     def compute(self, what: str, function: Callable[..., Any], *inputs: Port) -> Port:
         """A node of the machine's own, with one output."""
         return Port(self.node("Op", *inputs, what=what, function=function, controls=self.gate(inputs)))
+
+    def compute_with_storage(self, what: str, function: Callable[..., Any], *inputs: Port) -> Port:
+        made = self.compute(what, function, *inputs)
+        made.node.uses_storage = True
+        return made
 
     def gate(self, inputs: Sequence[Port]) -> list[Port]:
         """What else a node waits for: with no inputs, or only those that are there in every iteration of a frame, for

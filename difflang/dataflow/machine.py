@@ -30,10 +30,10 @@ class Machine:
 
     def __init__(
         self, devices: int = 1, place: Place | None = None, parallel_iterations: int = 32, *,
-        cluster: Cluster | None = None, record: bool = False,
+        swap_above: int | None = None, cluster: Cluster | None = None, record: bool = False,
     ) -> None:  # fmt: skip
         self.devices, self.place, self.parallel_iterations = devices, place, parallel_iterations
-        self.cluster, self.record = cluster, record
+        self.swap_above, self.cluster, self.record = swap_above, cluster, record
         self.runs: list[RunStatistics] = []
         self.firings: list[Firing] = []
         self.programs: dict[Graph, DataflowProgram] = {}
@@ -51,7 +51,7 @@ class Machine:
         """The graph's results. Errors: as `program`, and DL1261 if a process fails."""
         self.firings.clear()
         observe = self.firings.append if self.record else None
-        options = RunOptions(self.parallel_iterations, observe=observe, text_sink=text_sink)
+        options = RunOptions(self.parallel_iterations, self.swap_above, observe=observe, text_sink=text_sink)
         if self.cluster is None:
             results, found = run_dataflow(self.program(graph), arrays, options)
         else:

@@ -56,6 +56,7 @@ class DataflowNode(Struct, eq=False):
     eqn: Eqn | None = None
     function: Callable[..., Any] | None = None
     controls: int = 0
+    uses_storage: bool = False  # its function receives the `StackStorage` of the device first
     span: Span = NO_SPAN
     constant: bool = False  # an Enter whose value each iteration gets
     loops: bool = False  # a Merge at the head of a loop: of its inputs, each iteration gets one

@@ -19,10 +19,11 @@ from difflang.ir.interpreter import TextSink, discard_text
 
 
 class RunOptions(Struct, frozen=True):
-    """How a program runs: iterations of one frame that may be under way at once; `seed`: tokens arrive in random
-    order; `observe` sees each node that fires."""
+    """How a program runs: iterations of one frame that may be under way at once; the bytes of stacks that each device
+    holds in memory; `seed`: tokens arrive in random order; `observe` sees each node that fires."""
 
     parallel_iterations: int = 32
+    swap_above: int | None = None
     seed: int | None = None
     observe: Observer | None = None
     text_sink: TextSink = discard_text
@@ -34,7 +35,8 @@ class RunStatistics(Struct, frozen=True):
     `fired` and `dead` count nodes by kind that fired, and those of them on a dead token. `work` is the number of
     equations that were computed, `span` how many of them follow each other on the longest way, `widths` how many could
     run side by side, step by step; `lines` counts the equations of each line, as `model.dfl:3`.
-    `most_iterations` of one frame were under way at once.
+    `most_iterations` of one frame were under way at once. `swapped_out` values of stacks went to a file and
+    `swapped_in` reads brought one back; `swapped_bytes` of files were in use.
     """
 
     fired: Counter[str]
@@ -42,6 +44,9 @@ class RunStatistics(Struct, frozen=True):
     widths: tuple[int, ...]
     lines: Counter[str]
     most_iterations: int
+    swapped_out: int = 0
+    swapped_in: int = 0
+    swapped_bytes: int = 0
 
     @classmethod
     def of(cls, program: DataflowProgram, reports: Sequence[Report]) -> Self:
@@ -55,7 +60,8 @@ class RunStatistics(Struct, frozen=True):
             for number, count in report["computed"]:
                 lines[line_name(nodes[number].span)] += count
         most = max(report["most_iterations"] for report in reports)
-        return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), lines, most)
+        swapped = [sum(counts) for counts in zip(*[report["swapped"] for report in reports], strict=True)]
+        return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), lines, most, *swapped)
 
     @property
     def work(self) -> int:
@@ -107,6 +113,7 @@ def run_dataflow(
             [p for p in program.results if p.node.device == number],
             network,
             parallel_iterations=options.parallel_iterations,
+            swap_above=options.swap_above,
             order=order,
             observe=options.observe,
             text_sink=options.text_sink,

@@ -22,7 +22,7 @@ def chrome_trace(firings: Sequence[Firing]) -> str:
         {"name": "thread_name", "ph": "M", "pid": 0, "tid": device, "args": {"name": f"device {device}"}}
         for device in sorted({f.node.device for f in firings})
     ]
-    for node, tag, tokens, begin, end in firings:
+    for node, tag, _, tokens, begin, end in firings:
         args = {"node": node.number, "iteration": tag_text(tag), "dead": any(t.dead for t in tokens)}
         if node.span is not NO_SPAN:
             args["line"] = node.span.position[0]
@@ -41,7 +41,7 @@ def tag_text(tag: Tag) -> str:
 def token_lines(firings: Sequence[Firing]) -> Iterator[str]:
     """A line for each node that fired: `%7 Switch [2.0] on device 1: dead, 0.5`."""
     several = len({f.node.device for f in firings}) > 1
-    for node, tag, tokens, *_ in firings:
+    for node, tag, _, tokens, *_ in firings:
         place = f" on device {node.device}" if several else ""
         iteration = f" [{tag_text(tag)}]" if tag else ""
         what = f" {node.what or node.key}" if node.what or node.key else ""

@@ -124,7 +124,7 @@ class Work:
             number, nodes = self.programs[int(message["number"])]
             self.device = DeviceExecutor(
                 number, nodes, (), self.network, parallel_iterations=int(message["parallel_iterations"]),
-                text_sink=self.say,
+                swap_above=None if message["swap_above"] is None else int(message["swap_above"]), text_sink=self.say,
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"it sent a run that cannot be read: {error}") from None

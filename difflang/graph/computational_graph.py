@@ -17,7 +17,7 @@ from difflang.base.errors import classify_errors
 from difflang.base.wording import with_article
 from difflang.execution.check_failures import FAILURE_RESULTS
 from difflang.graph.builder import GraphBuilder
-from difflang.graph.dataflow_machine import DataflowMachine, Place
+from difflang.graph.dataflow_machine import DataflowMachine, MachineOptions, Place
 from difflang.graph.drawing import draw, notebook_html
 from difflang.graph.edits import rename_values, replace_value, with_outputs
 from difflang.graph.graph_errors import graph_error, verified
@@ -150,15 +150,23 @@ class Graph(GraphView):
         return run_graph(self, self._context, self._programs, (arrays, named), engine, self.can_fail)
 
     def dataflow(
-        self, devices: int = 1, place: Place = None, *, parallel_iterations: int = 32, record: bool = False
+        self,
+        devices: int = 1,
+        place: Place = None,
+        *,
+        parallel_iterations: int = 32,
+        swap_above: str | int | None = None,
+        record: bool = False,
     ) -> DataflowMachine:
         """The graph on a dataflow machine, where control flow is tokens: to see how it runs, on several devices.
 
         `place` says where: a function of each equation, the text of a placement, or `auto`; without it all is on device
-        0. At most `parallel_iterations` of a loop are under way. With `record` each node that fires is kept, for a
-        timeline. Errors: DL1260, here or where the machine is used.
+        0. At most `parallel_iterations` of a loop are under way. What loops keep on stacks beyond `swap_above`, as
+        `"64 MiB"` or in bytes, goes to a file and comes back when it is read. With `record` each node that fires is
+        kept, for a timeline. Errors: DL1260, here or where the machine is used; DL0710 if a file has no room.
         """
-        return DataflowMachine(self, self._context, self.can_fail, devices, place, parallel_iterations, record)
+        options = MachineOptions(devices, place, parallel_iterations, swap_above, record)
+        return DataflowMachine(self, self._context, self.can_fail, options)
 
     def memory(self, *, compiled: bool = False) -> MemoryReport:
         """The memory that a run on the CPU takes, as predicted; if `compiled`, beside XLA's own figure.

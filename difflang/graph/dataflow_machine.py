@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
+from difflang.base.byte_sizes import parse_bytes
 from difflang.base.errors import classify_errors
 from difflang.base.source import Source
 from difflang.dataflow.machine import Machine
@@ -26,6 +29,29 @@ from difflang.tools.viz.dataflow_picture import draw_program
 Place = Callable[[Equation], int] | str | None
 
 
+class MachineOptions(Struct, frozen=True):
+    """What `g.dataflow(…)` is given."""
+
+    devices: int
+    place: Place
+    parallel_iterations: int
+    swap_above: str | int | None
+    record: bool
+
+    def limit_of_stacks(self) -> int | None:
+        """`swap_above` in bytes. Errors: DL1260."""
+        given = self.swap_above
+        found = parse_bytes(given) if isinstance(given, str) else given
+        if found is None and given is None:
+            return None
+        if type(found) is not int or found < 0:
+            way = 'a text with a unit, "64 MiB", or a number of bytes'
+            raise graph_error(
+                "DL1260", f"`swap_above` is no amount of memory: {given!r}", help=f"`swap_above` is {way}"
+            )
+        return found
+
+
 class DataflowMachine:
     """A graph whose equations are on devices of the dataflow machine. `g.dataflow(…)` makes one.
 
@@ -33,10 +59,8 @@ class DataflowMachine:
     token, work, span, and the most iterations under way.
     """
 
-    def __init__(
-        self, graph: GraphView, context: RunContext, can_fail: bool, devices: int, place: Place,
-        parallel_iterations: int, record: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, graph: GraphView, context: RunContext, can_fail: bool, options: MachineOptions) -> None:
+        devices, place, parallel_iterations = options.devices, options.place, options.parallel_iterations
         for name, number in (("devices", devices), ("parallel_iterations", parallel_iterations)):
             if type(number) is not int or number < 1:
                 raise graph_error("DL1260", f"`{name}` is a number from 1, not {number!r}")
@@ -44,7 +68,9 @@ class DataflowMachine:
             way = 'a function of an equation, the text of a placement, or "auto"'
             raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
         self.graph, self.devices, self.place = graph, devices, place
-        self._machine = Machine(devices, self._placement, parallel_iterations, record=record)
+        self._machine = Machine(
+            devices, self._placement, parallel_iterations, swap_above=options.limit_of_stacks(), record=options.record
+        )
         self._can_fail = can_fail
         self._context, self._programs = context, dict[tuple[tuple[str, int], ...], GraphProgram]()
 

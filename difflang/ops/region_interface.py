@@ -11,6 +11,7 @@ from msgspec import Struct
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import TextSink
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 
 
@@ -53,12 +54,23 @@ class RegionLowering(Protocol):
 Port = Any
 
 
+class StackStorage(Protocol):
+    """Where a device of the dataflow machine keeps what its loops push on stacks."""
+
+    def keep(self, value: Any) -> Any: ...
+    def zeros(self, item: Tensor, length: Dim) -> Any: ...
+    def fetch(self, sequence: Any, item: Any) -> Any: ...
+
+
 class DataflowLowering(Protocol):
     """Lowers regions to nodes of the dataflow machine: the first argument of `RegionRules.dataflow_lower_rule`."""
 
     def graph(self, graph: Graph, inputs: Sequence[Port]) -> list[Port]: ...
     def cond(self, predicate: Port, inputs: Sequence[Port], regions: Sequence[Graph]) -> list[Port]: ...
     def compute(self, what: str, function: Callable[..., Any], *inputs: Port) -> Port: ...
+
+    # The function receives the `StackStorage` of the device first.
+    def compute_with_storage(self, what: str, function: Callable[..., Any], *inputs: Port) -> Port: ...
     def unpack(self, packed: Port, count: int) -> list[Port]: ...
 
     # `go` and `step` receive the ports of what is fixed and of the values that change, inside the loop.

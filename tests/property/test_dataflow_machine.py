@@ -33,15 +33,16 @@ def same_bits(want: Any, got: Any) -> bool:
 
 
 def check_machine(graph: Graph, arrays: Sequence[Any], seed: int) -> None:
-    """On one device in order, and on 2 and 3 with random placements, orders of tokens and iterations under way."""
+    """On one device in order, and on 2 and 3 with random placements, orders of tokens, iterations and swapping."""
     printed: list[str] = []
     want = evaluate(graph, *arrays, text_sink=lambda _, text: printed.append(text))
-    for devices, order, iterations in ((1, None, 32), (2, seed, 1), (3, seed + 1, 1 + seed % 4), (3, None, 32)):
+    settings = ((1, None, 32, None), (2, seed, 1, 0), (3, seed + 1, 1 + seed % 4, 64), (3, None, 32, None))
+    for devices, order, iterations, swap_above in settings:
         said: list[str] = []
-        options = RunOptions(iterations, order, text_sink=lambda _, text, said=said: said.append(text))
+        options = RunOptions(iterations, swap_above, order, text_sink=lambda _, text, said=said: said.append(text))
         program = dataflow_program(graph, random_placement(graph, devices, seed + devices), devices)
         got, statistics = run_dataflow(program, arrays, options)
-        assert all(map(same_bits, want, got)), (devices, order, iterations)
+        assert all(map(same_bits, want, got)), (devices, order, iterations, swap_above)
         assert said == printed
         assert statistics.most_iterations <= iterations
 

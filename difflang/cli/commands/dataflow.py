@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from difflang.base.byte_sizes import format_bytes
 from difflang.base.source_files import write_or_report
 from difflang.base.wording import aligned_rows, count_of
 from difflang.cli.plugin_modules import plugin_option
@@ -27,6 +28,7 @@ class MachineRequest(Struct, frozen=True):
     devices: int | None = None
     place: str | None = None
     parallel_iterations: int | None = None
+    swap_above: int | None = None
     processes: bool = False
     hosts: str | None = None
     timeline: Path | None = None
@@ -63,7 +65,14 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
     place = placement_by_name(request.place, devices)
     with Cluster(devices, hosts) if hosts or request.processes else nullcontext() as cluster:
         record = profile or request.timeline is not None
-        machine = Machine(devices, place, request.parallel_iterations or 32, cluster=cluster, record=record)
+        machine = Machine(
+            devices,
+            place,
+            request.parallel_iterations or 32,
+            swap_above=request.swap_above,
+            cluster=cluster,
+            record=record,
+        )
         try:
             yield machine
         finally:  # what happened matters most where the program fails
@@ -99,8 +108,12 @@ def machine_report(machine: Machine) -> str:
         f"{count_of(len(machine.runs), 'run')} on {count_of(machine.devices, 'device')}",
         f"work {work:,} equations, span {span:,}: {work / max(span, 1):.1f} side by side on average, {widest} at most",
         f"at most {count_of(max(r.most_iterations for r in machine.runs), 'iteration')} of a loop under way",
-        "",
     ]
+    if machine.swap_above is not None:
+        out, back = sum(r.swapped_out for r in machine.runs), sum(r.swapped_in for r in machine.runs)
+        used = format_bytes(max(r.swapped_bytes for r in machine.runs))
+        lines.append(f"{count_of(out, 'value')} of stacks swapped out to files of {used}, {back:,} read back")
+    lines.append("")
     by_kind = [("node", "fired", "dead"), *[(k, f"{n:,}", f"{dead[k]:,}") for k, n in fired.most_common()]]
     most = [(line, f"{count:,}") for line, count in by_line.most_common(10)]
     return "\n".join([*lines, *aligned_rows(by_kind, {0}), "", *aligned_rows([("", "equations"), *most], {0})])

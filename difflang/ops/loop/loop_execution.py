@@ -56,6 +56,8 @@ LoopState = tuple[Arrays, Arrays, StoreState | None, Arrays]
 # Consts, carries, and what is read step by step.
 Operands = tuple[Sequence[LoweredValue], Sequence[JaxArray], Sequence[LoweredValue]]
 
+MakeZeros = Callable[[Tensor, Dim], Array]
+
 
 def loop_reference(
     evaluate: Evaluate, limit: Array, *arrays: ReferenceValue, regions: tuple[Graph, ...], **attrs: Attr
@@ -87,11 +89,13 @@ def loop_reference(
     return [int32(count), *reversible_results(evaluate, step, form, xs, (start, state), others, whole, count)]
 
 
-def collect_output(items: list[ReferenceValue], step: Graph, form: LoopAttrs, output: int) -> ReferenceValue:
+def collect_output(
+    items: list[ReferenceValue], step: Graph, form: LoopAttrs, output: int, zeros: MakeZeros = stacked_zeros
+) -> ReferenceValue:
     """What a loop gives for the items that its steps gave for one output, in the order of the run."""
     ordered = items[::-1] if form.reverse else items
     is_history = output >= len(step.results) - form.carry - form.history_outputs
-    return ordered if is_history else stack_outputs(ordered, step.results[form.carry + output].type, form.length)
+    return ordered if is_history else stack_outputs(ordered, step.results[form.carry + output].type, form.length, zeros)
 
 
 def reversible_results(
@@ -122,11 +126,13 @@ def with_inverse_checked(
     return [*results[:carry], *histories]
 
 
-def stack_outputs(items: list[ReferenceValue], item: Type, length: Dim | None) -> ReferenceValue:
+def stack_outputs(
+    items: list[ReferenceValue], item: Type, length: Dim | None, zeros: MakeZeros = stacked_zeros
+) -> ReferenceValue:
     """The outputs of the steps: a history, or an array that is zero beyond the last step."""
     if length is None or isinstance(item, History):
         return items
-    whole = stacked_zeros(item, length)
+    whole = zeros(item, length)
     for i, x in enumerate(items):
         whole[i] = x
     return whole

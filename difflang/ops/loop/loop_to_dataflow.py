@@ -17,7 +17,7 @@ from difflang.ops.loop.checkpoint_store import int32
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_execution import collect_output, reversible_results
 from difflang.ops.loop.reversible_loop import OtherOperands
-from difflang.ops.region_interface import DataflowLowering, Port, ReferenceValue
+from difflang.ops.region_interface import DataflowLowering, Port, ReferenceValue, StackStorage
 
 
 def loop_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port]) -> list[Port]:
@@ -52,7 +52,7 @@ def loop_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port
         pushed = outs[carry:]
         if reads_kept:
             pushed.append(lowering.compute("reads", tuple_of, at, *consts, *reads))
-        tops = [lowering.compute("push", tuple_of, y, s) for s, y in zip(below, pushed, strict=True)]
+        tops = [lowering.compute_with_storage("push", push, y, s) for s, y in zip(below, pushed, strict=True)]
         return [lowering.compute("add 1", add_one, count), *outs[:carry], *tops]
 
     start = [lowering.compute("0", partial(int32, 0)), *state]
@@ -60,7 +60,7 @@ def loop_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port
     effectful = any(r.effectful for r in eqn.regions)
     count, *ends = lowering.while_loop([limit, *consts, *xs], start, goes, body, effectful=effectful)
     whole = [
-        lowering.compute("collect", partial(collect_stack, step, form, i), s)
+        lowering.compute_with_storage("collect", partial(collect_stack, step=step, form=form, output=i), s)
         for i, s in enumerate(ends[carry : len(step.results)])
     ]
     if not form.reversible and not any(isinstance(p.type, History) for p in form.parts(eqn.operands).xs):
@@ -97,7 +97,7 @@ def map_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port]
         count, *below = values[: 1 + len(body.results)]
         reads = [pop(lowering, x, count, t) for x, t in zip(fixed[consts:], items, strict=True)]
         outs = lowering.graph(body, [*fixed[:consts], *reads])
-        tops = [lowering.compute("push", tuple_of, y, s) for s, y in zip(below, outs, strict=True)]
+        tops = [lowering.compute_with_storage("push", push, y, s) for s, y in zip(below, outs, strict=True)]
         return [lowering.compute("add 1", add_one, count), *tops]
 
     start = [
@@ -105,18 +105,25 @@ def map_to_dataflow(lowering: DataflowLowering, eqn: Eqn, inputs: Sequence[Port]
         *[lowering.compute("empty stack", tuple_of) for _ in body.results],
     ]
     _, *ends = lowering.while_loop(inputs, start, goes, instance, effectful=body.effectful)
-    return [lowering.compute("collect", partial(collect_stack, body, form, i), s) for i, s in enumerate(ends)]
+    return [
+        lowering.compute_with_storage("collect", partial(collect_stack, step=body, form=form, output=i), s)
+        for i, s in enumerate(ends)
+    ]
 
 
 # ---- What the machine computes for a loop
 
 
 def pop(lowering: DataflowLowering, sequence: Port, at: Port, item: Type) -> Port:
-    return lowering.compute("pop", partial(read_item, item=item), sequence, at)
+    return lowering.compute_with_storage("pop", partial(read_item, item=item), sequence, at)
 
 
-def read_item(sequence: ReferenceValue, index: Array, item: Type) -> ReferenceValue:
-    return sequence_item(sequence, int(index), item)
+def read_item(storage: StackStorage, sequence: ReferenceValue, index: Array, item: Type) -> ReferenceValue:
+    return storage.fetch(sequence, sequence_item(sequence, int(index), item))
+
+
+def push(storage: StackStorage, value: ReferenceValue, below: Any) -> tuple[Any, ...]:
+    return (storage.keep(value), below)
 
 
 def tuple_of(*items: Any) -> tuple[Any, ...]:
@@ -163,5 +170,5 @@ def items_of(stack: Any) -> list[Any]:
     return found[::-1]
 
 
-def collect_stack(step: Graph, form: LoopAttrs, output: int, stack: Any) -> ReferenceValue:
-    return collect_output(items_of(stack), step, form, output)
+def collect_stack(storage: StackStorage, stack: Any, step: Graph, form: LoopAttrs, output: int) -> ReferenceValue:
+    return collect_output(items_of(stack), step, form, output, storage.zeros)

@@ -1,0 +1,46 @@
+"""`difflang cost`: operations, bytes and memory of a function of a file and of its gradient, counted and not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from difflang.base.diagnostics import DifflangError
+from difflang.driver.checked_program import CheckedProgram
+from difflang.driver.run_program import load_values
+from difflang.execution.engine import Engine
+from difflang.tools.cost import CostReport, program_cost
+from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
+
+USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+
+
+class CostOptions(Struct, frozen=True):
+    """Options: argument types, the gradient's parameters, by default the first one."""
+
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
+    wrt: str | None = None
+    words: tuple[str, ...] = ()  # arguments of the program
+
+
+def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None, options: CostOptions) -> CostReport:
+    """The cost of a function, and of its gradient if it has one.
+
+    Errors: as `emit`; without a gradient the report says why, but with `wrt` that is an error.
+    """
+    load_values(checked, path, Engine("interpret"), options.words)
+    decl = single_function(checked, entry, "cost")
+    refuse_host_function(decl)
+    value = program_cost(function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs)))
+    wrt, gradient, why = options.wrt or (decl.params[0].name if decl.params else ""), None, "it takes no arguments"
+    if wrt:
+        try:
+            request = EmitRequest("ir", decl.name, options.argument_specs, wrt)
+            gradient, why = program_cost(function_graph(checked, decl, request)), ""
+        except DifflangError as error:
+            if options.wrt is not None:
+                raise
+            why = error.diagnostics[0].message
+    return CostReport(f"`{decl.name}`", value, gradient, wrt, why)
