@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from difflang.base.source_files import read_source
 from difflang.dataflow.executor import Firing
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.dataflow.partition import dataflow_program
-from difflang.dataflow.placement import automatic_placement, read_placement
+from difflang.dataflow.placement import automatic_placement, placement_in_program, read_placement
 from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, run_dataflow
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import TextSink, discard_text
@@ -18,7 +19,8 @@ from difflang.ir.interpreter import TextSink, discard_text
 if TYPE_CHECKING:
     from difflang.dataflow.coordinator import Cluster
 
-Place = Callable[[Graph], Mapping[Eqn, int]]
+# Takes what the program itself says, by equation; gives what counts instead, or besides.
+Place = Callable[[Graph, Mapping[Eqn, int]], Mapping[Eqn, int]]
 
 
 class Machine:
@@ -39,7 +41,11 @@ class Machine:
         self.programs: dict[Graph, DataflowProgram] = {}
 
     def placement(self, graph: Graph) -> Mapping[Eqn, int]:
-        return self.place(graph) if self.place is not None else {}
+        """Where each equation is: as `place` says, else as the program does, else on device 0. Errors: DL1260."""
+        if self.devices == 1:
+            return {}
+        said = placement_in_program(graph, self.devices)
+        return {**said, **self.place(graph, said)} if self.place is not None else said
 
     def program(self, graph: Graph) -> DataflowProgram:
         """The nodes of a graph, made once. Errors: DL1010 for too many; DL1260 for a wrong placement."""
@@ -65,5 +71,5 @@ def placement_by_name(where: str | None, devices: int) -> Place | None:
     if where is None:
         return None
     if where == "auto":
-        return lambda graph: automatic_placement(graph, devices)
+        return partial(automatic_placement, devices=devices)
     return read_placement(read_source(Path(where), where), devices)

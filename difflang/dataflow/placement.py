@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from random import Random
 
@@ -16,6 +16,7 @@ from difflang.base.wording import count_of
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import History, Type
+from difflang.syntax.placed_spans import PlacedSpan, placed_spans
 
 
 def equations_in_order(graph: Graph) -> list[Eqn]:
@@ -29,6 +30,31 @@ def random_placement(graph: Graph, devices: int, seed: int) -> dict[Eqn, int]:
     return {eqn: random.randrange(devices) for eqn in equations_in_order(graph)}
 
 
+# ---- By the program
+
+
+def placement_in_program(graph: Graph, devices: int) -> dict[Eqn, int]:
+    """The device of each equation that is written in a function, loop or `let` with `@device`, the innermost one.
+
+    So equations of a derivative are where their forward equations are. Errors: DL1260 for a device that is not there.
+    """
+    places: dict[Source, list[PlacedSpan]] = {}
+    found: dict[Eqn, int] = {}
+    for eqn in equations_in_order(graph):
+        if not eqn.span.is_known:
+            continue
+        source = eqn.span.source
+        if source not in places:
+            places[source] = placed_spans(source)
+        around = [p for p in places[source] if p.span.start <= eqn.span.start and eqn.span.end <= p.span.end]
+        if around:
+            _, found[eqn], at = max(around, key=lambda p: (p.span.start, -p.span.end))
+            if found[eqn] >= devices:
+                way = f"there are {count_of(devices, 'device')}, from 0: `--devices {found[eqn] + 1}` makes more"
+                raise placement_error(f"there is no device {found[eqn]}", at, way)
+    return found
+
+
 # ---- By estimated times
 
 # An equation takes about as long to fire as so many elements to compute, and a token to send as long as five firings:
@@ -37,8 +63,11 @@ ELEMENTS_PER_FIRING = 10_000
 FIRINGS_PER_TOKEN = 5.0
 
 
-def automatic_placement(graph: Graph, devices: int) -> dict[Eqn, int]:
-    """Each equation of the graph where it ends first, by list scheduling; the regions of an equation stay with it."""
+def automatic_placement(graph: Graph, said: Mapping[Eqn, int], devices: int) -> dict[Eqn, int]:
+    """Each equation of the graph where it ends first, by list scheduling; the regions of an equation stay with it.
+
+    Those with a device in `said` stay there.
+    """
     free = [0.0] * devices
     ends: dict[Value, tuple[float, int]] = dict.fromkeys(graph.params, (0.0, 0))
     placed: dict[Eqn, int] = {}
@@ -53,12 +82,12 @@ def automatic_placement(graph: Graph, devices: int) -> dict[Eqn, int]:
 
     for eqn in graph.eqns:
         starts = [earliest(eqn, d) for d in range(devices)]
-        device = min(range(devices), key=lambda d: starts[d])
+        device = said[eqn] if eqn in said else min(range(devices), key=lambda d: starts[d])
         free[device] = starts[device] + estimated_time(eqn)
         ends |= dict.fromkeys(eqn.results, (free[device], device))
         inside = [e for region in eqn.regions for e in equations_in_order(region)]
         # A region that several equations share stays where the first one is.
-        placed |= {e: device for e in [eqn, *inside] if e not in placed}
+        placed |= {e: said.get(e, device) for e in [eqn, *inside] if e not in placed}
     return placed
 
 
@@ -105,16 +134,18 @@ RULE = re.compile(
 FORMS = "write `line 3 = 1`, `line model.dfl:3-7 = 1`, `op sin = 2` or `rest = 0`; the last line that fits counts"
 
 
-def read_placement(source: Source, devices: int) -> Callable[[Graph], dict[Eqn, int]]:
-    """A placement by the lines of a text; what no line names is on device 0.
+def read_placement(source: Source, devices: int) -> Callable[[Graph, Mapping[Eqn, int]], dict[Eqn, int]]:
+    """A placement by the lines of a text, of those equations that a line names.
 
     Errors: DL1260 at a line that is none, names no op, or a device that is not there.
     """
     rules = list(parse_rules(source, devices))
 
-    def place(graph: Graph) -> dict[Eqn, int]:
+    def place(graph: Graph, said: Mapping[Eqn, int]) -> dict[Eqn, int]:
         return {
-            eqn: next((r.device for r in reversed(rules) if r.matches(eqn)), 0) for eqn in equations_in_order(graph)
+            eqn: rule.device
+            for eqn in equations_in_order(graph)
+            if (rule := next((r for r in reversed(rules) if r.matches(eqn)), None)) is not None
         }
 
     return place

@@ -160,10 +160,11 @@ class Graph(GraphView):
     ) -> DataflowMachine:
         """The graph on a dataflow machine, where control flow is tokens: to see how it runs, on several devices.
 
-        `place` says where: a function of each equation, the text of a placement, or `auto`; without it all is on device
-        0. At most `parallel_iterations` of a loop are under way. What loops keep on stacks beyond `swap_above`, as
-        `"64 MiB"` or in bytes, goes to a file and comes back when it is read. With `record` each node that fires is
-        kept, for a timeline. Errors: DL1260, here or where the machine is used; DL0710 if a file has no room.
+        `place` says where: a function of each equation, the text of a placement, or `auto`; what it does not place is
+        where the program says by `@device`, or on device 0. At most `parallel_iterations` of a loop are under way. What
+        loops keep on stacks beyond `swap_above`, as `"64 MiB"` or in bytes, goes to a file and comes back when it is
+        read. With `record` each node that fires is kept, for a timeline. Errors: DL1260, here or where the machine is
+        used; DL0710 if a file has no room.
         """
         options = MachineOptions(devices, place, parallel_iterations, swap_above, record)
         return DataflowMachine(self, self._context, self.can_fail, options)

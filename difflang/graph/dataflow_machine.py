@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
 from difflang.passes.substitute_dims import has_symbolic_dims
 from difflang.tools.viz.dataflow_picture import draw_program
 
-Place = Callable[[Equation], int] | str | None
+Place = Callable[[Equation], int | None] | str | None
 
 
 class MachineOptions(Struct, frozen=True):
@@ -92,18 +92,20 @@ class DataflowMachine:
         """What happened in the latest run; None before it."""
         return self._machine.runs[-1] if self._machine.runs else None
 
-    def _placement(self, graph: IrGraph) -> dict[Eqn, int]:
+    def _placement(self, graph: IrGraph, said: Mapping[Eqn, int]) -> Mapping[Eqn, int]:
         """Errors: DL1260 for a device that is not there, or another value in its place."""
         if self.place is None:
-            return {}
+            return said
         if self.place == "auto":
-            return automatic_placement(graph, self.devices)
+            return automatic_placement(graph, said, self.devices)
         if isinstance(self.place, str):
-            return read_placement(Source("<placement>", self.place), self.devices)(graph)
+            return read_placement(Source("<placement>", self.place), self.devices)(graph, said)
         view = GraphView(graph)
         found: dict[Eqn, int] = {}
         for equation in view.walk():
             device = self.place(equation)
+            if device is None:
+                continue
             if type(device) is not int or not 0 <= device < self.devices:
                 span = equation.span
                 way = f"devices are numbers from 0 to {self.devices - 1}"

@@ -105,6 +105,11 @@ class HostBindings(HostScopes, ABC):
     # ---- let, var
 
     def let(self, e: tree.Let | tree.Var) -> Walk[None]:
+        if e.attributes:
+            message = f"`@{e.attributes[0].name}` has no effect on a value of the host"
+            raise make_error(
+                "DL0209", message, (e.attributes[0].span, ""), help="put it into a function, which is compiled"
+            )
         expected = ExpectedType(e.type) if e.type is not None else None
         value = yield self.value_of(e.value, expected)
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):

@@ -270,12 +270,14 @@ class Let(Node, frozen=True):
     value: Expr
     pub: bool = False
     doc: str | None = None
+    attributes: tuple[Attribute, ...] = ()
 
 
 class Var(Node, frozen=True):
     pattern: Pattern
     type: TypeExpr | None
     value: Expr
+    attributes: tuple[Attribute, ...] = ()
 
 
 class Assign(Node, frozen=True):

@@ -327,7 +327,7 @@ if c { 1 } { 2 }
 let y = |x| x |
 fn f(x: f32) -> f32 = { x } { y }
 pub x = 3
-@memory(1 GiB) let x = 3
+@memory(1 GiB) x = 3
 import ode (dopri5
 enum Shape { }
 match x { }

@@ -28,7 +28,7 @@ from difflang.elaborate.statements.assignment_targets import (
     lvalue_value,
 )
 from difflang.elaborate.statements.branches import record_yield
-from difflang.elaborate.statements.decorators import apply_decorators
+from difflang.elaborate.statements.decorators import apply_binding_decorators, apply_decorators
 from difflang.elaborate.statements.desugar_jumps import UnsetResult, desugar_loop, misplaced_jump
 from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.statements.printing import emit_print
@@ -121,6 +121,7 @@ def elaborate_statement(cx: ElabContext, stmt: tree.Node, *, last: bool) -> Walk
 
 @elaborates(tree.Let, tree.Var)
 def let_statement(cx: ElabContext, e: tree.Let | tree.Var) -> Walk[Term]:
+    apply_binding_decorators(cx, e)
     if isinstance(e.value, tree.Loop):
         value = yield loop_expression(cx, e.value)
     else:

@@ -1,8 +1,9 @@
-"""Decorators of functions and loops: `@checkpoint`, `@memory`, `@unchecked`, `@deterministic`.
+"""Decorators of functions, loops and `let`: `@checkpoint`, `@memory`, `@unchecked`, `@deterministic`, `@device`.
 
 They choose a strategy, never a meaning. `@checkpoint` sets attributes of a loop's equation: `keep`, the number of slots
 for states and of steps between them, 0 for automatic; and `host`, which moves saved states to the host's memory.
-`@memory` becomes an attribute of the reverse-mode derivative of its function.
+`@memory` becomes an attribute of the reverse-mode derivative of its function. `@device` is only checked here:
+`syntax.placed_spans` finds it for the dataflow machine.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.syntax import tree
+from difflang.syntax.placed_spans import MAX_DEVICES, device_number
 from difflang.syntax.tree_queries import child_nodes
 from difflang.types.type_errors import make_error
 
-DECORATOR_NAMES = ("checkpoint", "memory", "unchecked", "deterministic")
+DECORATOR_NAMES = ("checkpoint", "memory", "unchecked", "deterministic", "device")
+BINDING_DECORATORS = ("unchecked", "device")
 # The strategies, each with the name of the number that it takes.
 CHECKPOINT_STRATEGIES: dict[str, tuple[str, ...]] = {
     "full": ("cap",),
@@ -52,6 +55,11 @@ def apply_decorators(
                 cx.session.deterministic = True
             case "checkpoint":
                 cx.session.checkpoint_strategies[span] = parse_strategy(cx, attribute)
+            case "device" if device_number(attribute) is None:
+                message = f"`@device` takes the number of a device, from 0 to {MAX_DEVICES - 1}"
+                raise cx.error("DL0209", message, attribute.span, "", "`@device(1)`")
+            case "device":
+                pass
             case "memory" if loop:
                 raise cx.error("DL0220", "`@memory` goes before a function", attribute.span)
             case "memory":
@@ -60,6 +68,15 @@ def apply_decorators(
                 way, fixes = did_you_mean(name, DECORATOR_NAMES, attribute.span, "@")
                 way = way or f"the attributes are @{', @'.join(DECORATOR_NAMES)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
+
+
+def apply_binding_decorators(cx: ElabContext, e: tree.Let | tree.Var) -> None:
+    """Apply the decorators of a `let` or `var`. Errors: DL0209."""
+    for attribute in e.attributes:
+        if attribute.name in DECORATOR_NAMES and attribute.name not in BINDING_DECORATORS:
+            way = f"the attributes of a `let` or `var` are @{', @'.join(BINDING_DECORATORS)}"
+            raise cx.error("DL0209", f"a `let` or `var` does not take `@{attribute.name}`", attribute.span, "", way)
+    apply_decorators(cx, e.attributes, e.span)
 
 
 def check_rule_attributes(rule: tree.Rule) -> None:

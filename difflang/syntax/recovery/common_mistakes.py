@@ -27,7 +27,7 @@ _UNIT = r"(?:[kKMGTP]i?)?B\b"
 _CHECKPOINT = r"[^\n]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
 _CHECKPOINT_ARGS = r"[^\n]*@checkpoint\([^)\n]*"
 _ATTRIBUTES = ("fast", "fast(1)", "fast(a, b = 1)", "checkpoint")
-_ATTRIBUTE_POSITION = "attributes go only before `fn`, `rule`, `for` and `while`"
+_ATTRIBUTE_POSITION = "attributes go only before `fn`, `rule`, `for`, `while`, `let` and `var`"
 _CHECKPOINT_OR_MEMORY = "to recompute a block, write `checkpoint { ... }`; `@memory` goes before a function"
 _CHECKPOINT_HELP = "to recompute a block, write `checkpoint { ... }`, without `@`"
 _CHECKPOINT_BLOCK = "`checkpoint` goes before a block"
@@ -81,7 +81,7 @@ COMMON_MISTAKES = (
       if name != "checkpoint" or what),
     *(CommonMistake("DL0133", f"@{name}{gap}{what}", "state at", _ATTRIBUTE_POSITION, _CHECKPOINT_OR_MEMORY)
       for name in _ATTRIBUTES for gap in (" ", "\n")
-      for what in ("let x = 3", "var x = 3", "x = 3", "record R { x: f64 }", "enum E { A }", "import a",
+      for what in ("x = 3", "record R { x: f64 }", "enum E { A }", "import a",
                    'test "a" { x }')),
     *(CommonMistake("DL0133", f"let g = @{name} |x| x", "state at", _ATTRIBUTE_POSITION,
               "name the function: `fn g(x) = ...`") for name in _ATTRIBUTES),

@@ -87,7 +87,7 @@ def failure(cluster: Cluster, graph: Graph | None = None, *arrays: Any) -> str:
     with pytest.raises(DifflangError) as caught, cluster:
         given = arrays or (np.float64(0.6), np.int32(3))
         graph = graph or finished(MODULE.told)
-        Machine(2, lambda g: random_placement(g, 2, 1), cluster=cluster).evaluate(graph, *given)
+        Machine(2, lambda g, _: random_placement(g, 2, 1), cluster=cluster).evaluate(graph, *given)
     return f"{caught.value.diagnostics[0].code}: {caught.value.diagnostics[0].message}"
 
 
@@ -97,13 +97,13 @@ def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.Mon
             graph = finished(f)
             printed: list[str] = []
             wanted: list[str] = []
-            machine = Machine(2, lambda g, seed=seed: random_placement(g, 2, seed), cluster=cluster)
+            machine = Machine(2, lambda g, _, seed=seed: random_placement(g, 2, seed), cluster=cluster)
             got = machine.evaluate(graph, 0.6, np.int32(4), text_sink=lambda _, t, to=printed: to.append(t))
             want = evaluate(graph, np.float64(0.6), np.int32(4), text_sink=lambda _, t, to=wanted: to.append(t))
             assert [x.tobytes() for x in map(np.asarray, got)] == [x.tobytes() for x in want]
             assert printed == wanted
             assert machine.runs[0].fired["Send"] > 5
-            alone = Machine(2, lambda g, seed=seed: random_placement(g, 2, seed))
+            alone = Machine(2, lambda g, _, seed=seed: random_placement(g, 2, seed))
             alone.evaluate(graph, 0.6, np.int32(4))
             one, other = alone.runs[0], machine.runs[0]
             assert (one.fired, one.dead, one.widths) == (other.fired, other.dead, other.widths)
@@ -115,7 +115,7 @@ def test_a_graph_is_sent_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) 
     send = Connection.send
     monkeypatch.setattr(Connection, "send", lambda c, m, v=None: (sent.append(m.get("kind", "")), send(c, m, v))[1])
     with worker(monkeypatch) as (address, _), Cluster(2, [address]) as cluster:
-        machine = Machine(2, lambda g: random_placement(g, 2, 1), cluster=cluster)
+        machine = Machine(2, lambda g, _: random_placement(g, 2, 1), cluster=cluster)
         graph = finished(MODULE.long)
         for steps in (1, 2, 3):
             (got,) = machine.evaluate(graph, 0.5, np.int32(steps))
@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_is_named() -> None:
         pytest.raises(DifflangError, match=f"worker of device 1 .process {process.pid} at .* exit status is -9"),
         cluster,
     ):
-        machine = Machine(2, placement_by_name(None, 2) or (lambda g: random_placement(g, 2, 1)), cluster=cluster)
+        machine = Machine(2, placement_by_name(None, 2) or (lambda g, _: random_placement(g, 2, 1)), cluster=cluster)
         machine.evaluate(finished(MODULE.told), np.float64(0.6), np.int32(10000), text_sink=kill)
     assert process.poll() == -9
 
