@@ -20,6 +20,7 @@ from difflang.base.byte_sizes import format_bytes
 from difflang.base.source import Span
 
 MAGIC = b"\x93NUMPY"
+ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 16  # NumPy writes 118 bytes; version 2 of the format allows 4 GiB
 MAX_TEXT_BYTES = 1 << 20  # the longest text that is read with the headers
 
@@ -31,6 +32,9 @@ class ArrayInFile(Struct, frozen=True, eq=False):
     dtype: np.dtype
     shape: tuple[int, ...]
     opened: Callable[[], IO[bytes]]
+    stored_dtype: np.dtype  # as in the file: of another byte order, or unnamed
+    offset: int  # where its data begins
+    fortran_order: bool
 
     @property
     def is_text(self) -> bool:
@@ -41,9 +45,30 @@ class ArrayInFile(Struct, frozen=True, eq=False):
         size = self.dtype.itemsize * prod(self.shape)
         if size > machine_memory():
             raise MemoryError(f"{self.name} takes {format_bytes(size)}, more than this machine has")
+        found = aligned_bytes(size)
         with self.opened() as file:
-            found = np.lib.format.read_array(file, allow_pickle=False)
+            file.seek(self.offset)
+            read_all(file, found, self.name)
+        found = found.view(self.stored_dtype)
+        found = found.reshape(self.shape[::-1]).T if self.fortran_order else found.reshape(self.shape)
         return text_of(found) if self.is_text else native_byte_order(found)
+
+
+def aligned_bytes(count: int) -> np.ndarray:
+    """Room for an array where XLA computes with it in place, on the CPU."""
+    room = np.empty(count + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + count]
+
+
+def read_all(file: IO[bytes], into: np.ndarray, name: str) -> None:
+    """Fill an array with bytes of a file. Errors: ValueError if it ends before, OSError."""
+    rest = memoryview(into)
+    while rest:
+        count = file.readinto(rest)  # pyright: ignore[reportAttributeAccessIssue]
+        if not count:
+            raise ValueError(f"{name} is truncated: {len(rest):,} bytes are missing")
+        rest = rest[count:]
 
 
 def machine_memory() -> int:
@@ -65,7 +90,7 @@ def text_of(array: np.ndarray) -> str:
 def native_byte_order(array: np.ndarray) -> np.ndarray:
     """The array in this machine's byte order. NumPy stores bf16 as unnamed two-byte items."""
     native = native_dtype(array.dtype)
-    return array.view(native) if array.dtype.kind == "V" else array.astype(native)
+    return array.view(native) if array.dtype.kind == "V" else array.astype(native, copy=False)
 
 
 def native_dtype(dtype: np.dtype) -> np.dtype:
@@ -93,12 +118,12 @@ def read_npy_header(opened: Callable[[], IO[bytes]], size: int, name: str) -> Ar
             raise ValueError(
                 f"{name} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support"
             )
-        shape, _, dtype = read(file)
+        shape, fortran_order, dtype = read(file)
         # Object arrays are pickles, and unpickling can run code.
         if dtype.hasobject:
             raise ValueError(f"{name} holds Python objects, which difflang does not read: loading them could run code")
         check_length(name, file.tell() + dtype.itemsize * prod(shape), size)
-    found = ArrayInFile(name, native_dtype(dtype), shape, opened)
+        found = ArrayInFile(name, native_dtype(dtype), shape, opened, dtype, file.tell(), fortran_order)
     return str(found.read()) if found.is_text and dtype.itemsize <= MAX_TEXT_BYTES else found
 
 

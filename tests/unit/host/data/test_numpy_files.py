@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.source import Source
+from difflang.base.source import NO_SPAN, Source
 from difflang.bridge.files import load
 from difflang.driver.checked_program import check_program
 from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data import numpy_files
 from difflang.host.data.file_access import FileAccess
+from difflang.host.data.numpy_files import read_npy
 
 BOMB = 512 << 20  # bytes; a few hundred kilobytes in the file
 
@@ -110,3 +113,46 @@ def test_long_texts_and_foreign_byte_orders_still_come_back(tmp_path: Path) -> N
     assert found["t"] == text
     assert found["x"].tolist() == [1.5, 2.5] and found["x"].dtype == np.dtype("f8")
     assert found["f"].tolist() == [[1.0] * 3] * 2
+
+
+def read_whole(path: Path) -> Any:
+    return read_npy(path, NO_SPAN)[""].read()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.arange(6, dtype=">i4"),
+        np.zeros((0, 5), np.float32),
+        np.asarray(2.5),
+        np.asarray([True, False]),
+    ],
+    ids=["rows", "columns", "foreign", "empty", "scalar", "bool"],
+)
+def test_an_array_comes_back_where_xla_takes_it_as_it_is(array: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", array)
+    found = read_whole(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype.newbyteorder("=") and found.shape == array.shape
+    assert array.dtype.byteorder == ">" or not array.size or found.ctypes.data % 64 == 0
+
+
+def test_reading_takes_no_second_copy(tmp_path: Path) -> None:
+    array = np.ones((1000, 1000))
+    np.save(tmp_path / "a.npy", array)
+    tracemalloc.start()
+    read_whole(tmp_path / "a.npy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.05 * array.nbytes
+
+
+def test_a_file_that_shrinks_before_its_data_is_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.ones(1000))
+    found = read_npy(path, NO_SPAN)[""]
+    os.truncate(path, 1000)
+    with pytest.raises(ValueError, match="truncated: 7,128 bytes are missing"):
+        found.read()
