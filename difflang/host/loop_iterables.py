@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.elaborate.statements.iterables import field_iteration_help
+from difflang.host.data.mapped_files import check_files, mapping_of
 from difflang.host.values import HostValue
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor, numpy_dtype
@@ -73,7 +74,9 @@ class HostIterable(Struct, frozen=True, eq=False):
             assert self.value.leaves is not None
             # Iterating a NumPy array gives scalars: restore their types.
             kinds = [numpy_dtype(t.dtype) for t in leaf_types(self.type)]
+            mapped = [x for x in self.value.leaves if mapping_of(x) is not None]
             for row in zip(*map(np.asarray, self.value.leaves), strict=True):
+                check_files(mapped)
                 yield HostValue(self.type, tuple(map(np.asarray, row, kinds)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame
 from difflang.host.compiled_units import HostUnit
 from difflang.host.data.file_access import FileAccess
+from difflang.host.data.mapped_files import check_files, release_pages
 from difflang.host.expected_type import ExpectedType
 from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type, stack_values
 from difflang.host.match import bind_pattern, matches, possible_cases
@@ -144,7 +145,13 @@ class HostRunner(HostWalk):
             with self.profile.doing("compile") if self.profile is not None else nullcontext():
                 unit = self.made(node, body, key)
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
-        return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
+        mappings = check_files(arguments, node.span)
+        results = self.units.execute(unit, arguments, self.draws.next() if unit.random else None)
+        if mappings:
+            wait_for(results)
+        for mapping in mappings:
+            release_pages(mapping)
+        return results, unit
 
     def made(self, node: tree.Node, body: Any, key: Hashable) -> HostUnit:
         """Stage and compile a unit now, passing its warnings on."""
@@ -167,8 +174,7 @@ class HostRunner(HostWalk):
 
     def wait_for_results(self) -> None:
         """Wait until all computations have finished: JAX returns before its results are ready."""
-        for leaf in [leaf for host in self.hosts.values() for v in host.values.values() for leaf in v.leaves or ()]:
-            getattr(leaf, "block_until_ready", int)()
+        wait_for([value for host in self.hosts.values() for value in host.values.values()])
 
     # ---- Host functions and strings
 
@@ -306,3 +312,9 @@ class HostRunner(HostWalk):
 def without_static(value: HostValue) -> HostValue:
     """The value without its static number, which would make each number compile a body of its own."""
     return HostValue(value.type, value.leaves)
+
+
+def wait_for(values: Iterable[HostValue]) -> None:
+    """Wait until values are computed: JAX returns before its results are ready."""
+    for leaf in [leaf for value in values for leaf in value.leaves or ()]:
+        getattr(leaf, "block_until_ready", int)()

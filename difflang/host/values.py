@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.host.data.mapped_files import check_files
 from difflang.ops.value_formatting import render_template
 from difflang.types.join_types import has_runtime_text
 from difflang.types.language_types import (
@@ -68,6 +69,7 @@ class HostValue(Struct, frozen=True, eq=False):
 
 def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> str:
     """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for an invalid format."""
+    check_files(value.leaves or (), span)
     try:
         return render_template(text_template(value.type, spec), value.leaves or ())
     except ValueError as error:

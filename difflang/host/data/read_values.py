@@ -18,6 +18,8 @@ from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, UNNAMED, StoredArrays
 from difflang.host.data.csv_tables import read_csv
+from difflang.host.data.mapped_files import map_array
+from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
@@ -38,7 +40,7 @@ BROKEN = (
 
 
 ARRAY_READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
-READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json")
+READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "open_npy")
 
 
 class FileRead(Struct, frozen=True, eq=False):
@@ -60,7 +62,7 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
         raise make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
     type = host.type_of(given.expected_type)
-    arrays = given.function.name in ("read_csv", "read_npy")
+    arrays = given.function.name in ("read_csv", "read_npy", "open_npy")
     if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
         raise make_error(
@@ -87,6 +89,8 @@ def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], H
         path = host.access.resolve(name, given.span)
         with report_read_errors(name, given):
             holds = read_contents(path, name, format or file_format(name, given), type, given)
+            if given.function.name == "open_npy" and isinstance(holds[""], ArrayInFile):
+                holds = {"": map_array(holds[""], path)}
             return ValueReader(given, name, type).value(host, holds, member)
 
     return read
@@ -192,5 +196,5 @@ class ValueReader:
 
 
 for _name in READ_BUILTINS:
-    _format = None if _name == "load" else _name.removeprefix("read_")
+    _format = None if _name == "load" else _name.partition("_")[2]
     host_builtin(_name, f'`{_name}("file")`', declared_read_type)(make_reader(_format))
