@@ -202,6 +202,18 @@ let y = (mixed(x), jacfwd(mixed)(x), jacrev(mixed)(x), parted(x), jacfwd(parted)
         np.testing.assert_array_equal(y, (move @ ROWS).astype(y.dtype))
 
 
+def test_batches_of_a_block_are_near_each_other_and_in_any_order() -> None:
+    source = f"{IMPORTS}let y = [for i in 0..300 => block_batches(9, 2, 4)]\n"
+    values, _ = ran(source, Engine("interpret"), seed=1)
+    rows = np.asarray((values["y"].leaves or ())[0])
+    assert rows.dtype == np.int32 and rows.shape == (300, 4, 2)
+    assert (rows[..., 0] // 4 == rows[..., 1] // 4).all()
+    assert all(sorted(batches.ravel()) == list(range(8)) for batches in rows)
+    # Each place of the eight holds each number about as often.
+    for place in rows.reshape(300, 8).T:
+        assert ss.chisquare(np.bincount(place, minlength=8)).pvalue > 1e-3
+
+
 def test_every_order_is_as_likely() -> None:
     """Places are integers, which have no derivative: Pearson's test of how often each comes, whatever the type of numbers is."""
     drawn = "[for i in 0..300 => batches(4, 2)], [for i in 0..300 => shuffled([0, 1, 2, 3])], [for i in 0..300 => folds(4, 3)], bootstrap(700)"

@@ -37,7 +37,7 @@ COMPARED = {
         polygamma""",
 }
 INTEGERS = {
-    "test_chains": "batches bootstrap folds",
+    "test_chains": "batches block_batches bootstrap folds",
     "test_distributions": "draw_categorical histogram",
     "test_linalg": "rank",
     "test_nn": "padding_mask",

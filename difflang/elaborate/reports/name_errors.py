@@ -144,7 +144,7 @@ def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
 
 HOST_ONLY_NAMES = {
     **dict.fromkeys(
-        ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
+        ("load", "open_npy", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
         "read the file at the top level, and pass the array as an argument",
     ),
     **dict.fromkeys(
