@@ -15,6 +15,7 @@ from difflang.base.diagnostics import InternalError
 from difflang.base.source import Span
 from difflang.dataflow.executor import DataflowToken, DeviceExecutor, Observer, Report, Tag
 from difflang.dataflow.nodes import DataflowProgram
+from difflang.dataflow.stack_storage import in_memory
 from difflang.ir.interpreter import TextSink, discard_text
 
 
@@ -139,4 +140,4 @@ def run_dataflow(
 def collect_results(program: DataflowProgram, devices: Sequence[DeviceExecutor]) -> list[Any]:
     found = {port: token for d in devices for port, token in d.results.items()}
     tokens = [found[p.node.number, p.output] for p in program.results]
-    return [t.value for t in tokens if t is not None]
+    return [in_memory(t.value) for t in tokens if t is not None]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import mmap as mmap_module
 import os
 from math import prod
 from mmap import mmap
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import Any
 from weakref import finalize
 
 import numpy as np
+from msgspec.structs import replace
 
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source_files import write_error
 from difflang.ir.array_types import Array
 from difflang.ir.interpreter import stacked_zeros
@@ -23,6 +26,16 @@ ALIGNMENT = 64
 ZEROS = bytes(2**16)
 
 
+class HeldBytes:
+    """The bytes of arrays on stacks that are alive in memory. Arrays refer to it, and not to the storage."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def release(self, bytes: int) -> None:
+        self.bytes -= bytes
+
+
 class StackStorage:
     """What the loops of one device push on stacks. Without a limit, in bytes, all of it stays in memory.
 
@@ -32,7 +45,7 @@ class StackStorage:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
-        self.held = 0  # bytes of pushed arrays that are alive in memory
+        self.held = HeldBytes()
         self.swapped_out = self.swapped_in = self.swapped_bytes = 0
         self.segment, self.used = np.empty(0, np.uint8), 0
 
@@ -42,12 +55,13 @@ class StackStorage:
             return value
         if type(value) is list:
             return [self.keep(x) for x in value]
-        if not isinstance(value, np.ndarray) or is_in_file(value):
+        if not isinstance(value, np.ndarray) or file_of(value) is not None:
             return value
-        if self.held + value.nbytes <= self.limit:
-            return self.hold(value)
+        if self.held.bytes + value.nbytes <= self.limit:
+            return self.hold(value.view())  # the array itself may live long after it left the stack
         stored = self.allocate(value.shape, value.dtype)
         stored[...] = value
+        drop_pages(stored)
         self.swapped_out += 1
         return stored
 
@@ -57,25 +71,22 @@ class StackStorage:
             return stacked_zeros(item, length)
         shape = tuple([n for n in (length, *item.shape) if isinstance(n, int)])
         dtype = np.dtype(numpy_dtype(item.dtype))
-        if self.held + prod(shape) * dtype.itemsize <= self.limit:
+        if self.held.bytes + prod(shape) * dtype.itemsize <= self.limit:
             return self.hold(stacked_zeros(item, length))
         return self.allocate(shape, dtype)
 
     def fetch(self, sequence: Any, item: Any) -> Any:
         """An item of a sequence in memory, where its reader needs it."""
-        if self.limit is None or not (is_in_file(item) or is_in_file(sequence)):
+        if self.limit is None or (file_of(item) is None and file_of(sequence) is None):
             return item
         self.swapped_in += 1
-        return np.array(item)
+        return in_memory(item)
 
     def hold(self, array: Array) -> Array:
         """Count an array in memory as long as it is alive."""
-        self.held += array.nbytes
-        finalize(array, self.release, array.nbytes).atexit = False
+        self.held.bytes += array.nbytes
+        finalize(array, self.held.release, array.nbytes).atexit = False
         return array
-
-    def release(self, bytes: int) -> None:
-        self.held -= bytes
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Zeros in a file. Errors: DL0710 if it has no room."""
@@ -99,10 +110,30 @@ def new_segment(bytes: int) -> Array:
             file.flush()
             return np.frombuffer(mmap(file.fileno(), os.fstat(file.fileno()).st_size), np.uint8)
     except OSError as error:
-        raise write_error("stacks of the dataflow machine", error) from None
+        found = write_error(f"stacks of the dataflow machine to {gettempdir()}", error).diagnostics[0]
+        way = "raise the limit of stacks in memory, or set TMPDIR to a folder on a disk with more room"
+        raise DifflangError(replace(found, helps=(way,))) from None
 
 
-def is_in_file(array: Any) -> bool:
+def file_of(array: Any) -> mmap | None:
+    """The file that an array lies in, as mapped memory."""
     while isinstance(array, np.ndarray):
         array = array.base
-    return isinstance(array, memoryview) and isinstance(array.obj, mmap)
+    found = array.obj if isinstance(array, memoryview) else None
+    return found if isinstance(found, mmap) else None
+
+
+def in_memory(value: Any) -> Any:
+    """A copy in memory of an array that lies in a file; anything else as it is."""
+    if file_of(value) is None:
+        return value
+    found = np.array(value)
+    drop_pages(value)
+    return found
+
+
+def drop_pages(array: Array) -> None:
+    """Give the memory back that mapped the file of an array; the system reads it again where it is needed."""
+    file = file_of(array)
+    if file is not None and hasattr(mmap_module, "MADV_DONTNEED"):
+        file.madvise(mmap_module.MADV_DONTNEED)

@@ -273,7 +273,7 @@ def transpose_as_loop(
     params = [at.param(p.type, p.hint) for p in back.params]
     index = at.param(INDEX)
     counted = at.finish(at.inline(back, *params), [index, *params], back.name)
-    step = accumulating_step(counted, (len(consts), n_xs), 0, shared)
+    step = accumulating_step(counted, (len(consts), n_xs), 0, shared, builder.span)
     start = [zeros(builder, r.type) for r in back.results[:shared]]
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
     attrs: dict[str, Attr] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}

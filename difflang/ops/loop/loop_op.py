@@ -233,8 +233,9 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     start = initial_carry(at.builder, back, step, incoming)
     sums = incoming.count_by_group(back.active)[0] + incoming.count_by_group(back.chosen)[0]
     whole = accumulating_step(
-        pair_with_choices(back, 1 + len(consts) + len(xs), incoming), (len(consts), len(xs)), len(start), sums
-    )
+        pair_with_choices(back, 1 + len(consts) + len(xs), incoming), (len(consts), len(xs)), len(start), sums,
+        at.builder.span,
+    )  # fmt: skip
     totals = [zeros(at.builder, r.type) for r in whole.results[:sums]]
     limit, ys = (
         form.derived_limit(at.builder, primal.first),

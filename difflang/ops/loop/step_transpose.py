@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from difflang.base.source import Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import BOOL, I32, History, Tensor
@@ -138,8 +139,10 @@ def split_groups(values: Sequence[Value], counts: Sequence[int], group_size: int
     return [parts[i : i + group_size] for i in range(0, len(parts), group_size)]
 
 
-def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
+def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int, span: Span) -> Graph:
     """The transposed step in the param order of a loop, which adds the cotangents of consts to running totals.
+
+    The sums belong to `span`, that of the loop.
 
     `back` takes (index, consts, xs, ct_carry, ct_ys) and gives (ct_consts, ct_carry, ct_xs).
     """
@@ -152,6 +155,7 @@ def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int
     rest = {p: builder.param(p.type, p.hint) for p in (*ct_carry, *xs, *ct_ys)}
     args = [at, *of_consts, *[rest[p] for p in xs], *[rest[p] for p in ct_carry], *[rest[p] for p in ct_ys]]
     outs = builder.inline(back, *args)
+    builder.span = span
     added = [accumulate(a, c) for a, c in zip(totals, outs[:sums], strict=True)]
     return builder.finish([*added, *outs[sums:]], name=back.name)
 

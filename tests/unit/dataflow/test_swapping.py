@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tracemalloc
 from typing import Any
 
@@ -17,7 +18,7 @@ from difflang.dataflow import stack_storage
 from difflang.dataflow.coordinator import Cluster
 from difflang.dataflow.machine import Machine
 from difflang.dataflow.placement import read_placement
-from difflang.dataflow.stack_storage import StackStorage, is_in_file
+from difflang.dataflow.stack_storage import StackStorage, file_of
 from difflang.ir.tensor_types import F64, Tensor
 
 PROGRAM = """
@@ -105,11 +106,28 @@ def test_workers_swap_too() -> None:
 def test_memory_of_dead_values_is_free_again() -> None:
     storage = StackStorage(3 * 80)
     kept = [storage.keep(np.ones(10)) for _ in range(4)]
-    assert [is_in_file(x) for x in kept] == [False, False, False, True]
+    assert [file_of(x) is not None for x in kept] == [False, False, False, True]
     del kept[0]
-    assert storage.held == 160
-    assert not is_in_file(storage.keep(np.ones(10)))
-    assert is_in_file(storage.zeros(Tensor(F64, (3,)), 50))
+    assert storage.held.bytes == 160
+    assert not file_of(storage.keep(np.ones(10)))
+    assert file_of(storage.zeros(Tensor(F64, (3,)), 50))
+
+
+def test_nothing_of_a_run_stays_open() -> None:
+    """Neither what the caller gave and is pushed, nor a result, keeps the file of a run."""
+    source = (
+        "fn f(x: f64[n]) -> (f64, f64[4, n]) {\n  var s = x\n  var t = x\n  let rows = for _ in 0..4 {\n    t = s * t\n"
+    )
+    source += "    s = sin(s) * x\n    yield s\n  }\n  (sum(t), rows)\n}"
+    f = difflang.loads(source).f
+    graphs = [(f.graph(X), (X,)), (MODULE.decay.grad("x").graph(X, np.int32(3)), (X, np.int32(3)))]
+    kept = list[Any]()
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(5):
+        for graph, given in graphs:
+            kept.append(graph.dataflow(swap_above=X.nbytes).run(*given))
+    assert len(os.listdir("/dev/fd")) <= before + 1
+    assert all(file_of(x) is None for results in kept for x in results)
 
 
 def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
