@@ -280,6 +280,19 @@ def parse_pairs(arguments: tuple[str, ...], option: str, what: str) -> dict[str,
     return {name: value for name, _, value in pairs}
 
 
+def parse_values(arguments: Sequence[str], option: str) -> dict[str, str]:
+    """The values of arguments by name, `x=2.5` or `p.w=[1.0, 2.0]`. Errors: BadParameter; a name given twice too."""
+    found: dict[str, str] = {}
+    for text in arguments:
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint=option)
+        found[name] = value
+    return found
+
+
 class exit_on_error:
     """A context manager that prints a program's error and exits with its code."""
 

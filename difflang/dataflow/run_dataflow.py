@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -54,12 +54,13 @@ class RunStatistics(Struct, frozen=True):
         """Those of all devices together, from what each one reports."""
         fired, dead, widths, lines = Counter[str](), Counter[str](), Counter[int](), Counter[str]()
         nodes = {node.number: node for node in program.nodes}
+        names = LineNames(node.span for node in program.nodes)
         for report in reports:
             fired.update(report["fired"])
             dead.update(report["dead"])
             widths.update(dict(report["widths"]))
             for number, count in report["computed"]:
-                lines[line_name(nodes[number].span)] += count
+                lines[names(nodes[number].span)] += count
         most = max(report["most_iterations"] for report in reports)
         swapped = [sum(counts) for counts in zip(*[report["swapped"] for report in reports], strict=True)]
         return cls(+fired, +dead, tuple([widths[i] for i in range(len(widths))]), lines, most, *swapped)
@@ -73,9 +74,16 @@ class RunStatistics(Struct, frozen=True):
         return len(self.widths)
 
 
-def line_name(span: Span) -> str:
-    """The line of a span with the last part of its file's name."""
-    return f"{Path(span.source.name).name}:{span.position[0]}" if span.is_known else "no line"
+class LineNames:
+    """Names lines as `model.dfl:3`, by the last part of the file's name if no other file of these spans has it."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        sources = {span.source.name for span in spans if span.is_known}
+        shared = Counter(Path(name).name for name in sources)
+        self.files = {name: last if shared[last := Path(name).name] == 1 else name for name in sources}
+
+    def __call__(self, span: Span) -> str:
+        return f"{self.files[span.source.name]}:{span.position[0]}" if span.is_known else "no line"
 
 
 class LocalNetwork:

@@ -24,6 +24,7 @@ from difflang.ir.graph import Eqn
 from difflang.ir.graph import Graph as IrGraph
 from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
 from difflang.passes.substitute_dims import has_symbolic_dims
+from difflang.syntax.placed_spans import MAX_DEVICES
 from difflang.tools.viz.dataflow_picture import draw_program
 
 Place = Callable[[Equation], int | None] | str | None
@@ -64,6 +65,8 @@ class DataflowMachine:
         for name, number in (("devices", devices), ("parallel_iterations", parallel_iterations)):
             if type(number) is not int or number < 1:
                 raise graph_error("DL1260", f"`{name}` is a number from 1, not {number!r}")
+        if devices > MAX_DEVICES:
+            raise graph_error("DL1260", f"there are at most {MAX_DEVICES} devices, not {devices:,}")
         if place is not None and not isinstance(place, str) and not callable(place):
             way = 'a function of an equation, the text of a placement, or "auto"'
             raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
@@ -72,6 +75,9 @@ class DataflowMachine:
             devices, self._placement, parallel_iterations, swap_above=options.limit_of_stacks(), record=options.record
         )
         self._can_fail = can_fail
+        if isinstance(place, str) and place != "auto":
+            with classify_errors():
+                self._placed = read_placement(Source("<placement>", place), devices)
         self._context, self._programs = context, dict[tuple[tuple[str, int], ...], GraphProgram]()
 
     def __repr__(self) -> str:
@@ -99,7 +105,7 @@ class DataflowMachine:
         if self.place == "auto":
             return automatic_placement(graph, said, self.devices)
         if isinstance(self.place, str):
-            return read_placement(Source("<placement>", self.place), self.devices)(graph, said)
+            return self._placed(graph, said)
         view = GraphView(graph)
         found: dict[Eqn, int] = {}
         for equation in view.walk():

@@ -13,8 +13,7 @@ from difflang.driver.run_program import load_values
 from difflang.execution.engine import Engine
 from difflang.tools.cost import CostReport, program_cost
 from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
-
-USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+from difflang.tools.trace_call import USAGE as USAGE
 
 
 class CostOptions(Struct, frozen=True):
@@ -34,8 +33,12 @@ def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None,
     decl = single_function(checked, entry, "cost")
     refuse_host_function(decl)
     value = program_cost(function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs)))
-    wrt, gradient, why = options.wrt or (decl.params[0].name if decl.params else ""), None, "it takes no arguments"
-    if wrt:
+    wrt, gradient, why = (
+        options.wrt if options.wrt is not None else decl.params[0].name if decl.params else None,
+        None,
+        "it takes no arguments",
+    )
+    if wrt is not None:
         try:
             request = EmitRequest("ir", decl.name, options.argument_specs, wrt)
             gradient, why = program_cost(function_graph(checked, decl, request)), ""
@@ -43,4 +46,4 @@ def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None,
             if options.wrt is not None:
                 raise
             why = error.diagnostics[0].message
-    return CostReport(f"`{decl.name}`", value, gradient, wrt, why)
+    return CostReport(f"`{decl.name}`", value, gradient, wrt or "", why)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from difflang.base.wording import aligned_rows, count_of
 from difflang.dataflow.executor import Firing
 from difflang.dataflow.partition import dataflow_program
-from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, line_name, run_dataflow
+from difflang.dataflow.run_dataflow import LineNames, RunOptions, RunStatistics, run_dataflow
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.run_program import load_values
 from difflang.execution.engine import Engine
@@ -24,11 +24,11 @@ from difflang.tools.compare.compare import parameter_mask, pullback_graph
 from difflang.tools.cost import Cost, as_integer, equation_operations
 from difflang.tools.derive.derive import wrt_path
 from difflang.tools.emit import parse_wrt, refuse_host_function, single_function
+from difflang.tools.trace_call import USAGE as USAGE
 from difflang.tools.trace_call import call_at_values, graph_without_checks
 
-USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 MAX_PHASES = 8
-MAX_BESIDE = 3  # lines that are named as running beside one
+MAX_BESIDE = 3  # lines that a table names
 
 
 class WorkSpanOptions(Struct, frozen=True):
@@ -42,7 +42,7 @@ class WorkSpanOptions(Struct, frozen=True):
 
 class LineWork(Struct, frozen=True):
     """What a line does: equations and operations in a run, those operations that are on the longest chain, how many of
-    its equations could run at once, and the lines that could run beside it, the most frequent ones first."""
+    its equations are ready at once, and the lines that are ready at the same steps, the most frequent ones first."""
 
     line: str
     equations: int
@@ -64,15 +64,15 @@ class WorkSpan(Struct, frozen=True):
 
     def __str__(self) -> str:
         work, span = sum(self.widths), len(self.widths)
-        rows = [["line", "operations", "on the longest chain", "equations", "at once", "could run beside"]]
+        rows = [["line", "operations", "on the longest chain", "equations", "at once", "ready at the same time"]]
         rows += [
-            [x.line, f"{x.operations:,}", f"{x.critical:,}", f"{x.equations:,}", f"{x.at_once:,}", ", ".join(x.beside)]
+            [x.line, f"{x.operations:,}", f"{x.critical:,}", f"{x.equations:,}", f"{x.at_once:,}", shortened(x.beside)]
             for x in self.lines
         ]
         return "\n".join([
             self.call,
             f"work {count_of(self.operations, 'operation')} in {count_of(work, 'equation')}",
-            f"span {count_of(self.critical, 'operation')}; {count_of(span, 'equation')} follow each other: "
+            f"span {count_of(self.critical, 'operation')}, {count_of(span, 'equation')} one after the other: "
             f"{work / max(span, 1):.1f} side by side on average, {max(self.widths, default=0):,} at most",
             "",
             *aligned_rows(rows, (0, 5)),
@@ -111,17 +111,24 @@ def work_span(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     decl = single_function(checked, entry, "cost")
     refuse_host_function(decl)
     captured = load_values(checked, path, Engine("interpret"), options.words)
-    wrt = wrt_path(decl, parse_wrt(decl, options.wrt, checked.module)) if options.wrt is not None else None
+    wrt = options.wrt.split(",") if options.wrt is not None else ()
+    paths = [wrt_path(decl, parse_wrt(decl, each, checked.module)) for each in wrt]
     call = call_at_values(checked, decl, options.values, options.seed, captured.leaves, "--at ")
     graph, text = graph_without_checks(call.session, call.entry, call.arrays), call.text
-    if wrt is not None:
-        mask = parameter_mask(call, graph, decl.name, [wrt])
+    if paths:
+        mask = parameter_mask(call, graph, decl.name, paths)
         graph = pullback_graph(graph, mask, call.entry.limit, unit=True)
         text = f"the gradient with respect to {options.wrt} of {text}"
     program = dataflow_program(finalize_graph(graph, pipeline=INTERPRET))
-    chains = LongestChains()
+    chains = LongestChains(LineNames(node.span for node in program.nodes))
     _, found = run_dataflow(program, call.arrays, RunOptions(observe=chains))
     return report(text, found, chains)
+
+
+def shortened(lines: tuple[str, ...]) -> str:
+    """The first few lines, and how many more there are."""
+    more = len(lines) - MAX_BESIDE
+    return ", ".join(lines[:MAX_BESIDE]) + (f", and {more} more" if more > 0 else "")
 
 
 class Chain(NamedTuple):
@@ -136,7 +143,8 @@ class Chain(NamedTuple):
 class LongestChains:
     """Sees each node that fires, and keeps for each token the longest chain of equations behind it, by operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_name: LineNames) -> None:
+        self.line_name = line_name
         self.behind: dict[int, Chain | None] = {}  # by the token's identity: it is seen here before it is used
         self.longest: Chain | None = None
         self.operations = Counter[str]()
@@ -147,7 +155,7 @@ class LongestChains:
         below = max(chains, key=lambda c: c.total, default=None)
         eqn = firing.node.eqn
         if eqn is not None and firing.tokens and not firing.tokens[0].dead:
-            count, line = as_integer(Cost(equation_operations(eqn))), line_name(firing.node.span)
+            count, line = as_integer(Cost(equation_operations(eqn))), self.line_name(firing.node.span)
             below = Chain(count + (below.total if below is not None else 0), count, line, below)
             self.operations[line] += count
             self.steps[firing.tokens[0].depth - 1, line] += 1
@@ -177,7 +185,7 @@ def report(text: str, found: RunStatistics, chains: LongestChains) -> WorkSpan:
     rows = [
         LineWork(
             line, count, chains.operations[line], critical[line], at_once[line],
-            tuple([other for other, _ in beside[line].most_common(MAX_BESIDE)]),
+            tuple([other for other, _ in beside[line].most_common()]),
         )
         for line, count in found.lines.items()
     ]  # fmt: skip

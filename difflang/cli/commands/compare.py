@@ -14,6 +14,7 @@ from difflang.cli.options_and_reports import (
     check_program_file,
     checking_options,
     exit_on_error,
+    parse_values,
     program_with_arguments,
     seed_option,
 )
@@ -43,14 +44,9 @@ def compare(
     from difflang.tools.compare import compare as comparing
     from difflang.tools.compare import comparison_plot
 
-    pairs = [v.partition("=") for v in values]
-    if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="--at")
-    names = [name for name, _, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise click.BadParameter(f"{twice[0]!r} is given twice", param_hint="--at")
+    given = parse_values(values, "--at")
     with exit_on_error(usage=comparing.USAGE):
-        options = comparing.CompareOptions({n: v for n, _, v in pairs}, wrt, order, seed, words)
+        options = comparing.CompareOptions(given, wrt, order, seed, words)
         if plot is not None:
             comparison_plot.require_format(plot)
         checked, path, entry = check_program_file(program, default_float, folders)

@@ -15,6 +15,7 @@ from difflang.cli.options_and_reports import (
     checking_options,
     exit_on_error,
     parse_pairs,
+    parse_values,
     program_with_arguments,
     seed_option,
 )
@@ -39,8 +40,9 @@ def cost(
 ) -> None:  # fmt: skip
     """Count the operations, bytes and memory of ENTRY and of its gradient, without running it.
 
-    `difflang cost model.dfl:loss --arg x=f32[1000]`; with `--work-span` the operations of a run by line, the longest
-    chain of them, and what could run side by side: `difflang cost model.dfl:loss --work-span --at x=0.5`
+    `difflang cost model.dfl:loss --arg x=f32[1000]`. With `--work-span`, the operations of a run by line, the longest
+    chain of them, and what could run side by side, checks and prints left out:
+    `difflang cost model.dfl:loss --work-span --at x=0.5`.
     """
     if values and not work_span:
         raise click.UsageError("--at belongs to --work-span: counts need types, `--arg x=f32[3]`")
@@ -50,7 +52,7 @@ def cost(
         from difflang.tools import work_span as tool
 
         with exit_on_error(usage=tool.USAGE):
-            options = tool.WorkSpanOptions(parse_pairs(values, "--at", "VALUE"), wrt, seed, words)
+            options = tool.WorkSpanOptions(parse_values(values, "--at"), wrt, seed, words)
             checked, path, entry = check_program_file(program, default_float, folders)
             print_report(tool.work_span(checked, path, entry, options), as_json=as_json)
     else:

@@ -18,6 +18,7 @@ from difflang.cli.options_and_reports import (
     exit_on_error,
     machine_options,
     parse_pairs,
+    parse_values,
     print_diagnostics,
     program_argument,
     seed_option,
@@ -95,16 +96,14 @@ def trace(
     """
     from difflang.tools import trace_call as tracing
 
-    pairs = [v.partition("=") for v in values]
-    if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="VALUES")
+    given = parse_values(values, "VALUES")
     if dataflow and (wrt is not None or form in ("latex", "html")):
         raise click.UsageError("--dataflow prints a table or JSON, without tangents: trace a function that takes them")
     if (devices is not None or place is not None) and not dataflow:
         raise click.UsageError("--devices and --place work only with --dataflow")
     with exit_on_error(usage=tracing.USAGE):
         machine = placed_machine(devices, place) if dataflow else None
-        options = tracing.TraceOptions({n: v for n, _, v in pairs}, wrt, rows, seed, machine=machine)
+        options = tracing.TraceOptions(given, wrt, rows, seed, machine=machine)
         checked, path, entry = check_program_file(program, default_float, folders)
         found = tracing.trace_function(checked, path, entry, options)
         if isinstance(found, tracing.TokenTrace) or form in ("json", "table"):

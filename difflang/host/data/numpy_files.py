@@ -63,7 +63,7 @@ def aligned_bytes(count: int) -> np.ndarray:
 
 def read_all(file: IO[bytes], into: np.ndarray, name: str) -> None:
     """Fill an array with bytes of a file. Errors: ValueError if it ends before, OSError."""
-    rest = memoryview(into)
+    rest = memoryview(into.data)
     while rest:
         count = file.readinto(rest)  # pyright: ignore[reportAttributeAccessIssue]
         if not count:

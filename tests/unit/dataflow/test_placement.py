@@ -56,6 +56,19 @@ def test_a_gradient_is_computed_where_its_function_is() -> None:
     np.testing.assert_array_equal(machine.run(X)[0], graph.run(X, engine="interpret")[0])
 
 
+def test_a_gradient_in_one_place_sends_as_much_for_any_number_of_steps() -> None:
+    source = "fn f(x: f64, k: i32) -> f64 {\n  var s = x\n  @device(1)\n  for _ in 0..k { s = sin(s) * x }\n  s\n}"
+    f = difflang.loads(source).f.grad("x")
+    sent = list[int]()
+    for k in (5, 50):
+        machine = f.graph(0.5, np.int32(k)).dataflow(2)
+        machine.run(0.5, np.int32(k))
+        assert machine.last_run is not None
+        sent.append(machine.last_run.fired["Send"])
+        assert "no line" not in machine.last_run.lines
+    assert sent[0] == sent[1]
+
+
 def test_one_device_has_all() -> None:
     assert devices_of(MODULE.f.graph(X).dataflow()) == {}
 
@@ -76,6 +89,15 @@ def test_too_few_devices() -> None:
     (found,) = caught.value.diagnostics
     assert found.code == "DL1260" and found.labels[0].span.position[0] == 13
     assert "--devices 4" in found.helps[0]
+
+
+def test_a_placement_that_is_wrong_is_told_before_anything_runs() -> None:
+    for place, devices in (("op foo = 1", 2), ("op sin = 1", 1), ("line 3", 2)):
+        with pytest.raises(DifflangError) as caught:
+            MODULE.f.graph(X).dataflow(devices, place)
+        assert caught.value.diagnostics[0].code == "DL1260"
+    with pytest.raises(DifflangError, match="at most 1000 devices"):
+        MODULE.f.graph(X).dataflow(1001)
 
 
 def test_a_graph_without_source_has_no_placement() -> None:

@@ -29,6 +29,8 @@ fn halved(x: f64) -> f64 {
   s
 }
 fn lanes(x: f64[n]) -> f64 = sum([for a in x => halved(a)])
+record Pair { a: f64, b: f64[2] }
+fn paired(p: Pair, x: f64) -> f64 = x * sin(p.a) * sum(p.b)
 fn whole(k: i32) -> i32 = k + 1
 fn needs(x: f64) -> f64 {
   assert x > 0.0, "x is positive"
@@ -95,6 +97,25 @@ def test_a_gradient_takes_a_few_times_the_work(file: Path) -> None:
     value, gradient = work_span(file, "steps", *given), work_span(file, "steps", *given, "--wrt", "x")
     assert value["operations"] < gradient["operations"] < 6 * value["operations"]
     assert gradient["span"] >= 2 * 10
+
+
+def test_fields_of_records_and_several_parameters(file: Path) -> None:
+    given = ["--at", "p.a=0.5", "--at", "p.b=[1.0, 2.0]", "--at", "x=2"]
+    value = work_span(file, "paired", *given)
+    assert [row["line"] for row in value["lines"]] == ["m.dfl:19"]
+    both, one = (work_span(file, "paired", *given, "--wrt", wrt) for wrt in ("p,x", "x"))
+    assert both["operations"] > one["operations"] > 0
+
+
+def test_lines_of_files_with_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder, name in (("aa", "sin"), ("bb", "cos")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "u.dfl").write_text(f"pub fn {name}_of(x: f64) -> f64 = {name}(x)\n")
+    main = tmp_path / "m.dfl"
+    text = 'import "aa/u.dfl" as a\nimport "bb/u.dfl" as b\nfn f(x: f64) -> f64 = a.sin_of(x) * b.cos_of(x)\n'
+    main.write_text(text)
+    lines = [row["line"] for row in work_span(main, "f", "--at", "x=1.0")["lines"]]
+    assert len(lines) == 3 and sum(line.endswith("aa/u.dfl:1") for line in lines) == 1 and "m.dfl:3" in lines
 
 
 def test_text(file: Path) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
+from difflang.graph.graph_passes import PASSES
 from difflang.lower.lowering_pipeline import COMPILE
+
+
+@pytest.fixture(autouse=True)
+def only_those_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents and other tests declare passes in this process too."""
+    for name in [name for name, found in PASSES.items() if not found.of_compiler]:
+        monkeypatch.delitem(PASSES, name)
 
 
 def test_the_pipelines_are_listed_with_their_reasons() -> None:
