@@ -119,6 +119,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0352": "an unreachable case",
     "DL0353": "a pattern of a different structure",
     "DL0354": "a record or an enum that contains itself",
+    "DL0355": "axes that are not those of an array of records or enums",
     # ---- 04: differentiation
     "DL0401": "a derivative with respect to something without a tangent",
     "DL0402": "a gradient of something that is not a number",

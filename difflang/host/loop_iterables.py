@@ -14,15 +14,17 @@ from difflang.host.data.mapped_files import check_files, mapping_of
 from difflang.host.values import HostValue
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor, numpy_dtype
-from difflang.types.join_types import add_tags, contains_kind, least_common_type
+from difflang.types.join_types import contains_kind, least_common_type
 from difflang.types.language_types import (
     KeyType,
     LangType,
     RangeType,
-    SumType,
     TupleType,
+    add_axes,
+    add_tags,
+    array_axes,
+    drop_axes,
     leaf_types,
-    map_tensors,
     show_type,
 )
 from difflang.types.type_errors import make_error
@@ -47,7 +49,7 @@ class HostIterable(Struct, frozen=True, eq=False):
         """The number of items; None if it is known only at run time."""
         if self.value is None:
             return next((n for n in (p.length for p in self.parts) if n is not None), None)
-        if isinstance(self.value.type, (Tensor, SumType)):
+        if array_axes(self.value.type):
             return array_axes(self.value.type)[0]
         # At run time count the numbers; during checking the ends may be symbolic.
         if self.value.leaves is not None:
@@ -84,17 +86,12 @@ def loop_iterable(value: HostValue, span: Span) -> HostIterable:
     """The iterable of a loop over a value. Errors: DL0329."""
     if isinstance(value.type, RangeType):
         return HostIterable(Tensor(I32), value)
-    if isinstance(value.type, (Tensor, SumType)) and array_axes(value.type):
-        return HostIterable(map_tensors(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
+    if array_axes(value.type):
+        return HostIterable(drop_axes(value.type, 1), value)
     found = f"this is {show_type(value.type)}"
     whole = isinstance(value.type, Tensor) and value.type.dtype.is_integer
     way = f"write `0..{span.text}`" if whole else field_iteration_help(value.type)
     raise make_error("DL0329", "a host loop iterates over a range or an array", (span, found), help=way)
-
-
-def array_axes(type: Tensor | SumType) -> tuple[Dim, ...]:
-    """The axes of an array; for an array of enums or functions, the axes of its tags."""
-    return type.shape if isinstance(type, Tensor) else type.tag.shape
 
 
 def range_numbers(value: HostValue) -> range:
@@ -127,7 +124,7 @@ def collected_type(item: LangType, length: Dim, span: Span) -> LangType:
         raise make_error(
             "DL0313", "an array cannot hold the values that this loop yields", (span, f"this is {show_type(item)}")
         )
-    return map_tensors(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
+    return add_axes(item, (length,))
 
 
 def stack_values(items: list[HostValue], type: LangType) -> HostValue:

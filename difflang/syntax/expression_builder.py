@@ -220,6 +220,11 @@ class ExpressionBuilder:
     def type_call(self, span: Span, path: tuple[str, ...], *args: tree.TypeExpr) -> tree.TypeCall:
         return tree.TypeCall(span, path, args)
 
+    def type_array(
+        self, span: Span, item: tree.TypeApply | tree.TypeCall, *axes: tree.TypeExpr | tree.AnyShape
+    ) -> tree.TypeArray:
+        return tree.TypeArray(span, item, axes)
+
     def type_tuple(self, span: Span, *items: tree.TypeExpr) -> tree.TypeTuple:
         return tree.TypeTuple(span, items)
 

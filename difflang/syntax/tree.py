@@ -442,6 +442,13 @@ class TypeCall(Node, frozen=True):
     args: tuple[TypeExpr, ...]
 
 
+class TypeArray(Node, frozen=True):
+    """`Net[d, h][k]`, `D(V)[k]`: an array of records or enums; without arguments, `Body[k]`, it is a `TypeApply`."""
+
+    item: TypeApply | TypeCall
+    axes: tuple[TypeExpr | AnyShape, ...]
+
+
 class TypeTuple(Node, frozen=True):
     items: tuple[TypeExpr, ...]
 
@@ -475,4 +482,4 @@ Pattern = NamePattern | TuplePattern
 CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern
 Stmt = Let | Var | Assign | Update | Return | Yield | Save | Break | Continue | Assert | Fn | Expr
 Item = Import | Record | Enum | Rule | Test | Bench | Stmt
-TypeExpr = TypeName | TypeInt | TypeApply | TypeCall | TypeTuple | TypeFn | DimBinary
+TypeExpr = TypeName | TypeInt | TypeApply | TypeCall | TypeArray | TypeTuple | TypeFn | DimBinary

@@ -16,6 +16,7 @@ from difflang.syntax.tree_queries import all_nodes, mentioned_names
 from difflang.types.dtype_variables import DTYPE_BOUNDS, prune_dtype
 from difflang.types.join_types import is_array_of_sums, least_common_type, sum_options
 from difflang.types.language_types import (
+    VALUE_TYPES,
     AxisSpread,
     ClosureType,
     FnType,
@@ -24,12 +25,14 @@ from difflang.types.language_types import (
     SumType,
     TupleType,
     VariantType,
+    array_axes,
+    drop_axes,
     function_signature,
     is_linear_type,
 )
 from difflang.types.size_expressions import free_size_names
 from difflang.types.type_errors import make_error, unsolvable_size_error
-from difflang.types.type_resolver import VALUE_TYPES, TypeBinding, TypeResolver
+from difflang.types.type_resolver import TypeBinding, TypeResolver
 
 NON_TYPES = (int, Poly, DType, AxisSpread, tuple)
 
@@ -45,6 +48,8 @@ class AnnotationResolver(TypeResolver):
         return fits and all([self.match_dim(dim, size, None) for dim, size in waiting])
 
     def matched(self, written: tree.TypeExpr, type: LangType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
+        if (parts := self.array_parts(written)) is not None:
+            return self.match_array(*parts, type, waiting)
         match written, type:
             case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in DTYPE_BOUNDS:
                 found = self.bound.get(name)
@@ -62,7 +67,9 @@ class AnnotationResolver(TypeResolver):
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
             case tree.TypeApply(path=(name,)), _ if name in self.generics or name in DTYPES:
                 return False
-            case tree.TypeApply(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
+            case tree.TypeApply(path=path), RecordType(tangent=False, axes=()) if type.decl is self.records(
+                ".".join(path)
+            ):
                 return self.match_args(written.args, type, waiting) and self.match_fields(type)
             case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
@@ -71,7 +78,9 @@ class AnnotationResolver(TypeResolver):
                 return fits and all([self.match_fields(variant) for variant in variants])
             case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
                 return False
-            case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
+            case tree.TypeName(path=path), RecordType(tangent=False, axes=()) if type.decl is self.records(
+                ".".join(path)
+            ):
                 return not type.args and self.match_fields(type)
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
@@ -89,6 +98,17 @@ class AnnotationResolver(TypeResolver):
                 return False
             case _:
                 return self.unifier.same(self.type(written), type)
+
+    def match_array(
+        self,
+        item: tree.TypeExpr,
+        axes: tuple[tree.TypeExpr | tree.AnyShape, ...],
+        type: LangType,
+        waiting: list[tuple[tree.TypeExpr, Dim]],
+    ) -> bool:
+        """Match an array of records, enums or values of a generic type: its first axes, then its item."""
+        found = array_axes(type)[: len(axes)]
+        return self.match_shape(axes, found, waiting) and self.matched(item, drop_axes(type, len(axes)), waiting)
 
     def match_function(
         self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
@@ -227,9 +247,16 @@ class AnnotationResolver(TypeResolver):
         waiting: list[tuple[tree.TypeExpr, Dim]],
     ) -> bool:
         """Whether a type matches the annotation `D(of)`, written as `written`."""
+        if (parts := self.array_parts(of)) is not None:
+            item, axes = parts
+            return self.match_array(replace(written, args=(item,)), axes, type, waiting)
         match of, type:
             case _, Tensor():
                 return self.matched(of, type, waiting)
+            case tree.TypeName(path=path) | tree.TypeApply(path=path), RecordType(axes=axes) if (
+                axes and self.records(".".join(path)) is not None
+            ):
+                return False
             case tree.TypeName(path=path), RecordType(tangent=True) if type.decl is self.records(".".join(path)):
                 return not type.args and self.match_fields(type)
             case tree.TypeApply(path=path), RecordType(tangent=True) if type.decl is self.records(".".join(path)):

@@ -44,7 +44,7 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
         case TupleType(), TupleType() if a.closure is None or b.closure is None:
             items = join_all(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
-        case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
+        case RecordType(), RecordType() if unifier.same_record(a, b):
             fields = join_all(unifier, a.fields, b.fields)
             return None if fields is None else replace(a, fields=fields, args=merge_args(a.args, b.args))
         case _ if all(option_class(o) is not None for o in (*sum_options(a), *sum_options(b))):
@@ -138,19 +138,6 @@ def join_sums(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
 
 def is_array_of_sums(type: LangType) -> bool:
     return isinstance(type, SumType) and bool(type.tag.shape)
-
-
-def add_tags(type: LangType) -> LangType:
-    """The type with a tag for every enum and function, known ones too: the item type of an array."""
-    match type:
-        case TupleType():
-            return replace(type, items=tuple(map(add_tags, type.items)))
-        case RecordType():
-            return replace(type, fields=tuple(map(add_tags, type.fields)))
-        case VariantType() | ClosureType():
-            return SumType((type,))
-        case _:
-            return type
 
 
 def same_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:

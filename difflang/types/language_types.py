@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from difflang.base.partial_equality import PartialEquality
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import DTYPES, I32, U32, DType, Tensor
+from difflang.ir.tensor_types import I32, U32, DType, Tensor
 from difflang.syntax import tree
-from difflang.types.dtype_variables import DTYPE_BOUNDS, default_dtype, dtype_text, prune_dtype
+from difflang.types.dtype_variables import default_dtype, dtype_text, prune_dtype
 
 # ---- Kinds of types
 
@@ -52,38 +52,20 @@ class RecordType(Struct, frozen=True):
     # Its dims and element types; None for one not inferred yet.
     args: tuple[object, ...] = ()
     tangent: bool = False
+    # The axes of an array of records; each field has them before its own, and so have types among the arguments.
+    axes: tuple[Dim, ...] = ()
 
     def __str__(self) -> str:
-        name = f"{self.decl.name}{type_args_text(self.args)}"
-        return (f"D({name})" if self.tangent else name) + type_args_text(stack_axes(self))
+        args = [drop_axes(a, len(self.axes)) if isinstance(a, VALUE_TYPES) else a for a in self.args]
+        return type_name_text(self.decl.name, args, self.tangent, self.axes)
 
 
-def stack_axes(type: RecordType) -> tuple[Dim, ...]:
-    """The axes of a stack of records: those that each field has before the axes of its declaration."""
-    declared = {f.name: f.type for f in type.decl.fields}
-    bounds = {g.name: g.bound for g in type.decl.generics}
-    if not declared:  # the record of several derivatives, which no program declares
-        return ()
-    for name, t in zip(type.names, type.fields, strict=True):
-        match declared.get(name), t:
-            case None, _:  # a record of derivatives has no declaration
-                return ()
-            case _, RecordType():
-                return stack_axes(t)
-            case (tree.TypeName(path=(dtype,)) | tree.TypeApply(path=(dtype,))) as written, Tensor():
-                own = written.args if isinstance(written, tree.TypeApply) else ()
-                known = dtype in DTYPES or bounds.get(dtype) in DTYPE_BOUNDS
-                if known and not any(isinstance(size, tree.AnyShape) for size in own):
-                    return t.shape[: t.rank - len(own)]
-            case _:
-                pass
-    return ()
-
-
-def type_args_text(args: Sequence[object]) -> str:
-    """The arguments of a record or an enum, as messages show them."""
+def type_name_text(name: str, args: Sequence[object], tangent: bool, axes: Sequence[Dim] = ()) -> str:
+    """A record or an enum with its arguments and the axes of an array of them: `Block[c][k]`, `D(Block[c])[k]`."""
     texts = ["_" if a is None else show_type(a) if isinstance(a, Tensor) else str(a) for a in args]
-    return f"[{', '.join(texts)}]" if args else ""
+    whole = f"{name}[{', '.join(texts)}]" if args else name
+    whole = f"D({whole})" if tangent else whole
+    return f"{whole}[{', '.join(map(str, axes))}]" if axes else whole
 
 
 class VariantType(PartialEquality, frozen=True, eq=False):
@@ -103,8 +85,7 @@ class VariantType(PartialEquality, frozen=True, eq=False):
         return self.decl.variants[self.index].name
 
     def __str__(self) -> str:
-        args = type_args_text(self.args)
-        return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
+        return type_name_text(self.decl.name, self.args, self.tangent)
 
 
 TAG = Tensor(I32)
@@ -131,7 +112,8 @@ class SumType(Struct, frozen=True, dict=True):
 
     def __str__(self) -> str:
         if self.variants:
-            return str(self.variants[0]) + (f"[{', '.join(map(str, self.tag.shape))}]" if self.tag.shape else "")
+            first = self.variants[0]
+            return type_name_text(first.decl.name, first.args, first.tangent, self.tag.shape)
         return "one of " + ", ".join(map(show_type, self.options))
 
 
@@ -231,6 +213,7 @@ NEVER = NeverType()
 
 StructuredType = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
 LangType = Tensor | StructuredType | TextType | KeyType | RangeType | HistoryType | NeverType
+VALUE_TYPES = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
 
 
 # ---- Operations on types
@@ -247,7 +230,8 @@ def tangent_type(type: LangType) -> LangType:
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             # Fields without a tangent are dropped, so that a tangent holds only numbers and tags.
             kept = [(n, t) for n, t in pairs if t != UNIT]
-            return RecordType(type.decl, tuple(n for n, _ in kept), tuple(t for _, t in kept), type.args, tangent=True)
+            names, fields = tuple([n for n, _ in kept]), tuple([t for _, t in kept])
+            return RecordType(type.decl, names, fields, type.args, True, type.axes)
         case VariantType():
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             kept = [(n, t) for n, t in pairs if t != UNIT]
@@ -287,7 +271,8 @@ def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case RecordType():
             fields = tuple(map_tensors(t, change) for t in type.fields)
             args = tuple(map_type_arg(a, change) for a in type.args)
-            return RecordType(type.decl, type.names, fields, args, type.tangent)
+            axes = change(Tensor(I32, type.axes)).shape
+            return RecordType(type.decl, type.names, fields, args, type.tangent, axes)
         case VariantType():
             return replace(type, fields=tuple([map_tensors(t, change) for t in type.fields]))
         case SumType():
@@ -304,6 +289,38 @@ def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
             )
         case _:
             return type
+
+
+def add_tags(type: LangType) -> LangType:
+    """The type with a tag for every enum and function, known ones too: the item type of an array."""
+    match type:
+        case TupleType():
+            return replace(type, items=tuple(map(add_tags, type.items)))
+        case RecordType():
+            return replace(type, fields=tuple(map(add_tags, type.fields)))
+        case VariantType() | ClosureType():
+            return SumType((type,))
+        case _:
+            return type
+
+
+def drop_axes(type: LangType, count: int) -> LangType:
+    """The type of one item of an array of that many axes."""
+    return map_tensors(type, lambda t: Tensor(t.dtype, t.shape[count:]))
+
+
+def add_axes(type: LangType, axes: tuple[Dim, ...]) -> LangType:
+    """The type of an array of values of this type."""
+    return map_tensors(type, lambda t: Tensor(t.dtype, (*axes, *t.shape)))
+
+
+def array_axes(type: LangType) -> tuple[Dim, ...]:
+    """The axes of an array: of numbers, of records, or of enums or functions; none for another value."""
+    match type:
+        case Tensor(shape=axes) | RecordType(axes=axes) | SumType(tag=Tensor(shape=axes)):
+            return axes
+        case _:
+            return ()
 
 
 def map_closure(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:

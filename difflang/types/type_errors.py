@@ -15,7 +15,7 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_name_import
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeVar, prune_dtype
-from difflang.types.language_types import UNIT, LangType, RecordType, show_type, stack_axes
+from difflang.types.language_types import UNIT, LangType, RecordType, SumType, array_axes, show_type
 from difflang.types.suggested_fixes import declared_dtype_fix
 
 
@@ -143,9 +143,6 @@ def missing_value_hint(text: str) -> str:
     return "end with the value: a declaration, a loop or an `if` without `else` has none"
 
 
-STACK_HELP = "an array of records or enums has no written type: leave it out, or use a record whose fields are arrays"
-
-
 def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
     """The report of a value whose type is not the declared one."""
     if found == UNIT:
@@ -153,8 +150,7 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
     fixes = declared_dtype_fix(written, found.dtype, span) if isinstance(found, Tensor) else ()
     if fixes:
         way = f"there is no implicit conversion: {fixes[0].title}"
-    if isinstance(found, RecordType) and stack_axes(found):
-        way = STACK_HELP
+    way = array_of_items_help(written, found, span) or way
     return make_error(
         "DL0304",
         f"{what} is declared {annotation_text(written)} but is {show_type(found)}",
@@ -163,6 +159,34 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
         help=way,
         fixes=fixes,
     )
+
+
+def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> str:
+    """The help for an array of records or enums where one is declared."""
+    if not isinstance(found, (RecordType, SumType)) or not array_axes(found):
+        return ""
+    args = found.args if isinstance(found, RecordType) else found.variants[0].args if found.variants else ()
+    # With one bracket more, an array is declared: its sizes differ.
+    if not isinstance(written, (tree.TypeName, tree.TypeApply)) or isinstance(written, tree.TypeApply) != bool(args):
+        return ""
+    item = f"`{span.text}[i]` is one of them, and " if span.text.isidentifier() else ""
+    return f"{item}`{found}` declares an array of them"
+
+
+def axes_in_two_brackets_error(written: tree.TypeArray, inner: tree.TypeApply) -> DifflangError:
+    """The report of `f32[m][k]` and `Body[n][k]`, whose axes belong into one bracket."""
+    axes = ", ".join(part.span.text for part in (*written.axes, *inner.args))
+    whole = f"{'.'.join(inner.path)}[{axes}]"
+    way = f"write `D({whole})`" if isinstance(written.item, tree.TypeCall) else f"write `{whole}`"
+    place = Span(written.span.source, written.item.span.end, written.span.end)
+    message = f"the axes of `{'.'.join(inner.path)}` are in two brackets"
+    return make_error("DL0355", message, (place, "these are axes too"), help=way)
+
+
+def item_spread_error(written: tree.TypeExpr, spread: tree.AnyShape) -> DifflangError:
+    """The report of `Body[..s]`: an array of records has a known number of axes."""
+    message = f"`..{spread.name}` stands for axes of numbers, not of records or enums"
+    return make_error("DL0355", message, (spread.span, ""), help=f"name each axis of `{written.span.text}`")
 
 
 def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: object, use: Span) -> DifflangError:

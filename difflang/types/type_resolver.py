@@ -17,8 +17,8 @@ from difflang.syntax import tree
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, DTypeVar, prune_dtype
 from difflang.types.language_types import (
     KEY,
+    VALUE_TYPES,
     AxisSpread,
-    ClosureType,
     FnType,
     LangType,
     RecordType,
@@ -26,6 +26,8 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    add_axes,
+    add_tags,
     tangent_type,
 )
 from difflang.types.layered_bindings import LayeredBindings
@@ -33,11 +35,12 @@ from difflang.types.module_name_errors import missing_type_error
 from difflang.types.module_scope import RecordTable
 from difflang.types.size_expressions import check_axis_size, count_leaves, size_arithmetic
 from difflang.types.type_errors import (
-    STACK_HELP,
     DeferCheck,
     argument_kind_error,
+    axes_in_two_brackets_error,
     declaration_head,
     declaration_kind,
+    item_spread_error,
     make_error,
     recursive_type_error,
     unbound_size_error,
@@ -47,8 +50,8 @@ from difflang.types.type_errors import (
 )
 from difflang.types.unify import Unifier
 
+Axes = tuple[tree.TypeExpr | tree.AnyShape, ...]
 GENERIC_BOUNDS = (*DTYPE_BOUNDS, "vec")
-VALUE_TYPES = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
 TypeBinding = Dim | DType | AxisSpread | tuple[Dim | AxisSpread, ...] | LangType
 
 # The codes for a generic of the wrong kind in a field's type; they are reported at the argument instead.
@@ -77,6 +80,9 @@ class TypeResolver(Struct):
 
     def type(self, written: tree.TypeExpr) -> LangType:
         """The type of an annotation. Errors: DL02 for an unknown name, DL03 for a size in place of a type."""
+        if (found := self.array_parts(written)) is not None:
+            item, axes = found
+            return add_axes(add_tags(self.type(item)), self.shape(axes))
         match written:
             case tree.TypeName(path=path):
                 return self.resolve_name(written, ".".join(path))
@@ -93,6 +99,38 @@ class TypeResolver(Struct):
                 raise make_error("DL0301", "expected a type here, not a size", (written.span, "this is a size"))
             case tree.TypeCall(path=path):
                 raise self.unknown_error(written.span, ".".join(path))
+
+    def array_parts(self, written: tree.TypeExpr) -> tuple[tree.TypeExpr, Axes] | None:
+        """The item type and the axes of an array of records, enums or values of a generic type; None for other types.
+
+        Errors: DL0355 for axes that belong into the brackets of the item, and for `..s`.
+        """
+        match written:
+            case tree.TypeArray(item=item, axes=axes):
+                inner = item.args[0] if isinstance(item, tree.TypeCall) and item.path == ("D",) else item
+                if isinstance(inner, tree.TypeApply) and not self.takes_arguments(".".join(inner.path)):
+                    raise axes_in_two_brackets_error(written, inner)
+            case tree.TypeApply(path=path, args=axes) if self.names_item(".".join(path)):
+                name_span = Span(written.span.source, written.span.start, written.span.start + len(".".join(path)))
+                item = tree.TypeName(name_span, path)
+            case _:
+                return None
+        if (spread := next((a for a in axes if isinstance(a, tree.AnyShape)), None)) is not None:
+            raise item_spread_error(written, spread)
+        return item, axes
+
+    def takes_arguments(self, name: str) -> bool:
+        """Whether it is a record or an enum with generics."""
+        decl = self.records(name)
+        return decl is not None and bool(decl.generics)
+
+    def names_item(self, name: str) -> bool:
+        """Whether it names a record or an enum without generics, or a generic of whole types."""
+        if name in self.generics:
+            whole = self.generics[name] not in DTYPE_BOUNDS
+            return whole and not isinstance(self.bound.get(name), (DType, int, Poly, AxisSpread, tuple))
+        decl = self.records(name)
+        return decl is not None and not decl.generics and name not in DTYPES
 
     def resolve_name(self, written: tree.TypeName, name: str) -> LangType:
         if name in self.generics or name in self.bound:
@@ -169,7 +207,8 @@ class TypeResolver(Struct):
         if len(decl.generics) != len(written.args):
             takes = f"{(count := len(decl.generics))} argument{'s' * (count != 1)} in brackets, not {len(written.args)}"
             message = f"the {declaration_kind(decl)} `{decl.name}` takes {takes}"
-            way = "" if decl.generics else STACK_HELP
+            axes = ", ".join(arg.span.text for arg in written.args)
+            way = f"an array of them has its axes in brackets of their own: `{declaration_head(decl)}[{axes}]`"
             raise make_error(
                 "DL0302", message, (written.span, ""), (decl.name_span, f"it is {declaration_head(decl)}"), help=way
             )
@@ -232,7 +271,7 @@ class TypeResolver(Struct):
         match arg:
             case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
                 return self.dim(arg)
-            case tree.TypeApply() | tree.TypeCall() | tree.TypeFn():
+            case tree.TypeApply() | tree.TypeArray() | tree.TypeCall() | tree.TypeFn():
                 return self.type(arg)
             case tree.TypeTuple(items=items):
                 return self.argument(items[0]) if len(items) == 1 else self.type(arg)

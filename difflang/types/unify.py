@@ -140,8 +140,7 @@ class Unifier:
                 of_one = a.closure is None or b.closure is None or self.same(a.closure, b.closure)
                 return of_one and self.all_same(a.items, b.items)
             case RecordType(), RecordType():
-                one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
-                return one and self.all_same(a.fields, b.fields)
+                return self.same_record(a, b) and self.all_same(a.fields, b.fields)
             case VariantType(), VariantType():
                 one = a.decl is b.decl and a.tangent == b.tangent and a.index == b.index and a.names == b.names
                 return one and self.same_args(a, b) and self.all_same(a.fields, b.fields)
@@ -155,6 +154,11 @@ class Unifier:
                 return self.same_text(a, b)
             case _:
                 return a == b
+
+    def same_record(self, a: RecordType, b: RecordType) -> bool:
+        """Whether two records agree in all but their fields: in declaration, tangent and axes."""
+        one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names and len(a.axes) == len(b.axes)
+        return one and all(map(self.equal, a.axes, b.axes))
 
     def same_text(self, a: TextType, b: TextType) -> bool:
         """Whether two texts are equal apart from run-time values, as far as they are known."""
@@ -194,7 +198,7 @@ def type_differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[L
         match a, b:
             case (TupleType(items=first), TupleType(items=second)) if len(first) == len(second):
                 todo += zip(first, second, strict=True)
-            case RecordType(), RecordType() if a.decl is b.decl and a.names == b.names and a.tangent == b.tangent:
+            case RecordType(), RecordType() if unifier.same_record(a, b):
                 todo += zip(a.fields, b.fields, strict=True)
             case VariantType(), VariantType() if a.decl is b.decl and a.index == b.index and a.names == b.names:
                 todo += zip(a.fields, b.fields, strict=True)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.complex_numbers import as_real_pairs
+from difflang.elaborate.arrays.item_functions import over_items
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
@@ -17,7 +18,7 @@ from difflang.elaborate.derivatives.tangents import tangent_term
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_to, require_rank
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.expressions.primary_expressions import stack_arrays
-from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
+from difflang.elaborate.patterns.structured_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.statements.branches import MatchArm, switch_on_tag
 from difflang.elaborate.terms import (
     Array,
@@ -220,6 +221,7 @@ def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
 
 
 @builtin("concat", takes="..arrays axis?")
+@over_items()
 def concat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis_given = "axis" in args.named
     parts = [as_array(cx, t, s) for t, s in args.items]
@@ -239,6 +241,7 @@ def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
 
 
 @builtin("stack", takes="..arrays axis?")
+@over_items(new_axis=True)
 def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
     parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"}:
@@ -248,6 +251,7 @@ def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 @builtin("reverse", takes="x axis?")
+@over_items()
 def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name)
     past = took.term("x")

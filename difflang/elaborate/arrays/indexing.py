@@ -12,23 +12,23 @@ from difflang.base.source import Span
 from difflang.elaborate.arrays.subscripts import IndexMask, SubscriptPart, Subscripts, evaluate_subscripts, full_axis
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import broadcast_shape, broadcast_to
-from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
-from difflang.elaborate.terms import Array, Term, leaves, term_from_leaves, type_of
+from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
+from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, leaves, term_from_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import prune_dtype
-from difflang.types.language_types import LangType, map_tensors, show_type
+from difflang.types.language_types import LangType, array_axes, leaf_types, map_tensors, show_type
 from difflang.types.unify import unify_dtypes
 
 
 @elaborates(tree.Index)
 def index_expression(cx: ElabContext, e: tree.Index) -> Walk[Term]:
     base = yield elaborate(cx, e.base)
-    if is_sum_array(base):
-        return index_sum_array(cx, base, (yield evaluate_subscripts(cx, e, array_tags(base))))
+    if isinstance(base, (RecordTerm, SumTerm)) and is_structured_array(base):
+        return index_items(cx, base, (yield evaluate_subscripts(cx, e, item_grid(cx, base, e.span), base)))
     subs: Subscripts = yield evaluate_subscripts(cx, e, base)
     return read_indexed(cx, subs)
 
@@ -167,21 +167,29 @@ def are_adjacent(axes: tuple[int, ...]) -> bool:
     return all(b - a == 1 for a, b in pairwise(axes))
 
 
-# ---- Arrays of enums and functions
+# ---- Arrays of records, enums and functions
 
 
-def index_sum_array(cx: ElabContext, term: Term, subs: Subscripts) -> Term:
-    """The subscripts applied to the tags and to every leaf of the options, whose further axes stay whole."""
-    axes = len(subs.base.tensor.shape)
+def index_items(cx: ElabContext, term: RecordTerm | SumTerm, subs: Subscripts) -> Term:
+    """The items at these subscripts of the `item_grid`: read in every leaf, whose further axes stay whole."""
+    rank = len(array_axes(term.type))
+    found = [read_indexed(cx, leaf_subscripts(cx, subs, leaf)) for leaf in leaves(term)]
+    # The item of a record without fields has only the axes.
+    lead = found[0].tensor.shape[: found[0].tensor.rank - further_rank(term, rank)] if found else None
+    lead = read_indexed(cx, subs).tensor.shape if lead is None else lead
+    return term_from_leaves(replace_leading_axes(term.type, rank, lead), [f.value for f in found])
 
-    def index_leaf(leaf: Value) -> Array:
-        assert isinstance(leaf.type, Tensor)
-        rest = [full_axis(cx, size, subs.span) for size in leaf.type.shape[axes:]]
-        return read_indexed(cx, replace(subs, base=Array(leaf), parts=(*subs.parts, *rest)))
 
-    found = [index_leaf(leaf) for leaf in leaves(term)]
-    lead = found[0].tensor.shape
-    return term_from_leaves(replace_leading_axes(type_of(term), axes, lead), [f.value for f in found])
+def further_rank(term: RecordTerm | SumTerm, rank: int) -> int:
+    """The number of axes of the first leaf of one item."""
+    return leaf_types(term.type)[0].rank - rank
+
+
+def leaf_subscripts(cx: ElabContext, subs: Subscripts, leaf: Value) -> Subscripts:
+    """The subscripts of an array of items, applied to one of its leaves."""
+    assert isinstance(leaf.type, Tensor)
+    rest = [full_axis(cx, size, subs.span) for size in leaf.type.shape[len(subs.axes) :]]
+    return replace(subs, base=Array(leaf), parts=(*subs.parts, *rest))
 
 
 def replace_leading_axes(type: LangType, axes: int, lead: tuple[Dim, ...] = ()) -> LangType:

@@ -26,7 +26,15 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.join_types import contains_kind, least_common_type
-from difflang.types.language_types import ClosureType, LangType, SumType, VariantType, map_tensors, show_type
+from difflang.types.language_types import (
+    ClosureType,
+    LangType,
+    SumType,
+    VariantType,
+    add_axes,
+    drop_axes,
+    show_type,
+)
 from difflang.types.type_errors import make_error
 
 # The names in the loop of a fold. They begin with a space, so no program can use them.
@@ -118,7 +126,7 @@ class TreeReduction:
 
     def value(self, length: Dim) -> Walk[Term]:
         items = yield emit_map(self.cx, self.items_span, self.iterable, self.item)
-        one = map_tensors(type_of(items), lambda t: Tensor(t.dtype, t.shape[1:]))
+        one = drop_axes(type_of(items), 1)
         if not self.cx.unifier.same(self.type, one):
             raise make_error(
                 "DL0304",
@@ -142,7 +150,7 @@ class TreeReduction:
             yield self.applied(placeholder_term(self.cx, self.type), placeholder_term(self.cx, self.type))
         if self.name == "reduce":
             return placeholder_term(self.cx, self.type)
-        return placeholder_term(self.cx, map_tensors(self.type, lambda t: Tensor(t.dtype, (length, *t.shape))))
+        return placeholder_term(self.cx, add_axes(self.type, (length,)))
 
     def item(self, index: Array, rows: list[Value]) -> Walk[Term]:
         return self.iterable.item(index, rows)

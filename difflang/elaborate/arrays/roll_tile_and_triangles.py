@@ -7,6 +7,7 @@ from itertools import pairwise
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_product
+from difflang.elaborate.arrays.item_functions import over_items
 from difflang.elaborate.calls.builtin_registry import BuiltinArgs, builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
@@ -70,6 +71,7 @@ def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, spa
 
 
 @builtin("roll", takes="x shift axis?")
+@over_items(flattens=True)
 def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`roll(x, shift, axis = …)`: shift elements cyclically; without an axis, those of the whole flattened array."""
     took = BuiltinArgs(cx, args, name)
@@ -97,6 +99,7 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
 
 
 @builtin("split", takes="x parts axis?")
+@over_items()
 def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these positions."""
     took = BuiltinArgs(cx, args, name)
@@ -131,6 +134,7 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 @builtin("repeat", takes="x times axis?")
+@over_items(flattens=True)
 def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`repeat(x, 3, axis = …)`: every item that many times in a row; without an axis, every element in one vector."""
     took = BuiltinArgs(cx, args, name)
@@ -165,6 +169,7 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 @builtin("gather", takes="x places axis?")
+@over_items()
 def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`gather(x, places, axis = 0)`: the items of an axis at these positions, each checked."""
     took = BuiltinArgs(cx, args, name)

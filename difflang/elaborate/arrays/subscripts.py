@@ -14,7 +14,7 @@ from difflang.elaborate.expressions.names import lookup_name
 from difflang.elaborate.reports.operand_mismatches import not_indexable_error
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.statements.iterables import range_stride
-from difflang.elaborate.terms import Array, PoisonTerm, RangeTerm, Term
+from difflang.elaborate.terms import Array, PoisonTerm, RangeTerm, Term, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import I32, INTEGERS, Tensor
@@ -60,8 +60,8 @@ class Subscripts(Struct, frozen=True):
         return tuple(p for p in self.parts if not p.new_axis)
 
 
-def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subscripts]:
-    """Evaluate the subscripts between the brackets against the shape of the indexed array."""
+def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term, items: Term | None = None) -> Walk[Subscripts]:
+    """Evaluate the subscripts between the brackets against the shape of an array, or of the grid of `items`."""
     if isinstance(base, PoisonTerm):
         raise AlreadyReported
     if not isinstance(base, Array):
@@ -70,7 +70,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
     # `..` stands for as many axes as the other subscripts leave.
     given = sum(not isinstance(s, tree.Dots) and not is_newaxis(s) for s in e.subscripts)
     if given > len(shape):
-        raise too_many_indices(cx, given, base.tensor, e.span)
+        raise too_many_indices(cx, given, len(shape), items or base, e.span)
     parts: list[SubscriptPart] = []
     masks: list[IndexMask] = []
     axis = 0
@@ -83,7 +83,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
             parts.append(SubscriptPart(new_axis=True))
         else:
             if axis >= len(shape):
-                raise too_many_indices(cx, given, base.tensor, e.span)
+                raise too_many_indices(cx, given, len(shape), items or base, e.span)
             part = yield evaluate_subscript(
                 cx, sub, SubscriptedAxis(shape[axis], e.base, axis if len(shape) > 1 else None)
             )
@@ -94,7 +94,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
                 # A mask covers as many axes as it has, but is one subscript.
                 given += part.tensor.rank - 1
                 if given > len(shape):
-                    raise too_many_indices(cx, given, base.tensor, e.span)
+                    raise too_many_indices(cx, given, len(shape), items or base, e.span)
                 sizes = axes_of_mask(cx, part, shape[axis:], sub.span)
                 masks.append(IndexMask(len(parts), part, sub.span))
                 parts += [full_axis(cx, size, sub.span) for size in sizes]
@@ -106,9 +106,9 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
     return Subscripts(base, tuple(parts), e.span, e.base.span, masks[0] if masks else None)
 
 
-def too_many_indices(cx: ElabContext, given: int, type: Tensor, span: Span) -> DifflangError:
-    message = f"{count_of(given, 'index', 'indices')} for an array of {count_of(type.rank, 'axis', 'axes')}"
-    return cx.error("DL0333", message, span, f"this is {show_type(type)}")
+def too_many_indices(cx: ElabContext, given: int, rank: int, array: Term, span: Span) -> DifflangError:
+    message = f"{count_of(given, 'index', 'indices')} for an array of {count_of(rank, 'axis', 'axes')}"
+    return cx.error("DL0333", message, span, f"this is {show_type(type_of(array))}")
 
 
 def axes_of_mask(cx: ElabContext, mask: Array, sizes: tuple[Dim, ...], span: Span) -> tuple[Dim, ...]:

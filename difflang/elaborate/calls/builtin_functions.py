@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from difflang.base.source import Span
+from difflang.elaborate.arrays.item_functions import select_items
 from difflang.elaborate.calls.application import applies
 from difflang.elaborate.calls.builtin_registry import BUILTINS, BuiltinArgs, builtin, register_builtin
 from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.vmap import map_first_axes
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.elementwise import elementwise
+from difflang.elaborate.patterns.structured_arrays import is_structured_array
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
 from difflang.elaborate.terms import Array, Closure, OpaqueTerm, Term, ZipTerm, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
@@ -60,6 +62,8 @@ def where(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name)
     spans = [took.span(n) for n in ("condition", "x", "y")]
     x, y = took.term("x"), took.term("y")
+    if is_structured_array(x) and is_structured_array(y):
+        return select_items(cx, took.by_name["condition"], took.by_name["x"], took.by_name["y"], args.span)
     if (
         isinstance(x, Array)
         and isinstance(y, Array)

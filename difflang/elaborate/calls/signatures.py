@@ -36,7 +36,7 @@ from difflang.types.language_types import (
     show_type,
 )
 from difflang.types.suggested_fixes import declared_dtype_fix
-from difflang.types.type_errors import DeferCheck, annotation_text, make_error
+from difflang.types.type_errors import DeferCheck, annotation_text, array_of_items_help, make_error
 
 
 def match_arguments(
@@ -239,6 +239,7 @@ def argument_mismatch_error(
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "it comes from here"))
     way, fixes = vector_help(decl, param) or argument_kind_help(param.type, term, span), tuple[Fix, ...]()
+    way = way or array_of_items_help(param.type, type_of(term), span)
     if (
         isinstance(term, Array)
         and not isinstance(prune_dtype(term.tensor.dtype), DTypeVar)

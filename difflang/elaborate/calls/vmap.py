@@ -25,6 +25,7 @@ from difflang.types.join_types import contains_kind
 from difflang.types.language_types import (
     ClosureType,
     FnType,
+    drop_axes,
     map_tensors,
     show_type,
 )
@@ -90,7 +91,7 @@ def batched_leaves(items: list[SpannedTerm], batched: list[bool]) -> list[Value]
 
 
 def batch_item(term: Term, rows: list[Value]) -> Term:
-    return term_from_leaves(map_tensors(type_of(term), lambda t: Tensor(t.dtype, t.shape[1:])), rows)
+    return term_from_leaves(drop_axes(type_of(term), 1), rows)
 
 
 def have_equal_batch_size(cx: ElabContext, values: list[Value]) -> bool:

@@ -12,11 +12,11 @@ from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, 
 from difflang.elaborate.expressions.map_equations import emit_map
 from difflang.elaborate.expressions.names import bind_pattern
 from difflang.elaborate.host_sizes import as_static_size
-from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
+from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
 from difflang.elaborate.statements.iterables import as_iterable
 from difflang.elaborate.statements.loop_iterable import LoopIterable
-from difflang.elaborate.terms import Array, Closure, RangeTerm, Term
+from difflang.elaborate.terms import Array, Closure, RangeTerm, RecordTerm, SumTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
@@ -192,8 +192,8 @@ def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[D
         return None  # bound inside the body: other arrays determine the extent
     finally:
         cx.failure_word.term, cx.root.draw_count = before_word, draws
-    if is_sum_array(base):
-        base = array_tags(base)
+    if isinstance(base, (RecordTerm, SumTerm)) and is_structured_array(base):
+        base = item_grid(cx, base, e.span)
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape

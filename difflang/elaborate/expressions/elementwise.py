@@ -22,7 +22,7 @@ from difflang.elaborate.expressions.constant_folding import (
     propagate_bounds,
 )
 from difflang.elaborate.host_sizes import record_host_size
-from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
+from difflang.elaborate.patterns.structured_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.patterns.sum_types import check_same_option, refuse_undecided
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error

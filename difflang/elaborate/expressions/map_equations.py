@@ -19,8 +19,9 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.ops.control.map import map_ as map_op
 from difflang.ops.loop.loop_op import loop as loop_op
-from difflang.types.join_types import add_tags, has_runtime_text
-from difflang.types.language_types import leaf_types, map_tensors
+from difflang.types.join_types import contains_kind, has_runtime_text
+from difflang.types.language_types import KeyType, LangType, RangeType, add_axes, add_tags, leaf_types, show_type
+from difflang.types.type_errors import make_error
 
 
 def emit_map(
@@ -62,7 +63,7 @@ def emit_map(
                 cx.loop_yields.pop()
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
-    reject_texts(cx, value, span)
+    check_item_type(type_of(value), span)
     value = widen_to_type(builder, value, add_tags(type_of(value)))
     own = [v for v in builder.params if v is not before.param]
     own[1:1] = [before.param] if before.param is not None else []
@@ -82,7 +83,7 @@ def emit_map(
         one_check = has_single_check(graph)
         absorb_map_failure(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
         results = results[:-3]
-    return term_from_leaves(map_tensors(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
+    return term_from_leaves(add_axes(type_of(value), (length,)), results)
 
 
 def ok_after_item(cx: ElabContext, before: Value, word: list[Value], span: Span) -> Value:
@@ -107,13 +108,14 @@ def map_sequentially(
     return cx.builder.append(loop_op, operands, (Tensor(I32), BOOL_SCALAR, *types), (body,), **attrs)[2:]
 
 
-def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
-    """Errors: DL0327 for texts with run-time parts, which cannot be items of an array."""
-    if has_runtime_text(type_of(value)):
+def check_item_type(type: LangType, span: Span) -> None:
+    """Errors: DL0327 for texts with run-time parts, DL0313 for keys and ranges, which cannot be items of an array."""
+    if has_runtime_text(type):
         way = "print the text there, or create it from an item of the array where you need it"
-        raise cx.error(
-            "DL0327", "an array cannot hold texts", span, "the content of this text is known only at run time", way
-        )
+        label = (span, "the content of this text is known only at run time")
+        raise make_error("DL0327", "an array cannot hold texts", label, help=way)
+    if contains_kind(type, (KeyType, RangeType)):
+        raise make_error("DL0313", "an array cannot hold keys or ranges", (span, f"an item is {show_type(type)}"))
 
 
 def row_type(value: Value) -> Tensor:

@@ -23,7 +23,7 @@ from difflang.elaborate.expressions.names import (
     module_member,
     module_named_by,
 )
-from difflang.elaborate.patterns.sum_type_arrays import stack_sum_values
+from difflang.elaborate.patterns.structured_arrays import stack_values
 from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.terms import (
     Array,
@@ -154,8 +154,8 @@ def elaborate_array(cx: ElabContext, e: tree.ArrayExpr) -> Walk[Term]:
     for item in e.items:
         terms.append((yield elaborate(cx, item)))
     spans = [item.span for item in e.items]
-    if isinstance(terms[0], (Closure, VariantTerm, SumTerm)):
-        return stack_sum_values(cx, terms, spans, e.span)
+    if isinstance(terms[0], (Closure, RecordTerm, VariantTerm, SumTerm)):
+        return stack_values(cx, terms, spans, e.span)
     parts = [as_array(cx, term, at) for term, at in zip(terms, spans, strict=True)]
     whole = stack_arrays(cx, e.span, parts, tuple(spans))
     sizes = tuple(p.static for p in parts)

@@ -1,4 +1,4 @@
-"""Assignment targets: lvalues whose indices are evaluated once, and indexed assignment `a[i] = e`, `a[i] += e`.
+"""Indexed assignment `a[i] = e`, `a[i] += e`: of an array, and of an array of records, enums or functions.
 
 Arrays are immutable, so an indexed assignment builds a new version by an update or a scatter.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
@@ -15,28 +14,29 @@ from difflang.elaborate.arrays.indexing import (
     are_adjacent,
     broadcast_positions,
     default_index_dtype,
+    index_items,
+    leaf_subscripts,
     padded_shape,
     read_indexed,
     reshape_to,
     slice_window,
     start_offsets,
 )
-from difflang.elaborate.arrays.subscripts import IndexMask, SubscriptPart, Subscripts, evaluate_subscripts
-from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.arrays.subscripts import IndexMask, SubscriptPart, Subscripts
+from difflang.elaborate.context import ElabContext
 from difflang.elaborate.effects import LoggedWrite, WriteLog
 from difflang.elaborate.expressions.broadcasting import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.expressions.operators import ARITHMETIC
-from difflang.elaborate.expressions.primary_expressions import select_field
+from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.statements.write_logs import NotScatterable
-from difflang.elaborate.terms import Array, Term
-from difflang.elaborate.trampoline import Walk
-from difflang.ir.symbolic_dims import Dim, Poly
+from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, leaves, term_from_leaves, type_of
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.syntax import tree
-from difflang.syntax.tree_queries import target_variables
-from difflang.types.language_types import show_type
+from difflang.types.join_types import least_common_type
+from difflang.types.language_types import add_axes, add_tags, array_axes, drop_axes, show_type
+from difflang.types.type_errors import make_error
 from difflang.types.unify import unify_dtypes
 
 # The scatter op of each update operator. Positions may repeat.
@@ -65,6 +65,34 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
     if op == "+":
         part = add_arrays(cx, slice_window(cx, subs), part, span)
     return Array(cx.emit("dynamic_update", span, subs.base.value, part.value, *start_offsets(axes)))
+
+
+def assign_elements(cx: ElabContext, base: Term, subs: Subscripts, value: Term, span: Span) -> Term:
+    """The array with a part replaced, or the array of items with some items replaced."""
+    if isinstance(base, (RecordTerm, SumTerm)):
+        return assign_items(cx, base, subs, value, span)
+    return assign_indexed(cx, subs, value, span)
+
+
+def assign_items(cx: ElabContext, array: RecordTerm | SumTerm, subs: Subscripts, value: Term, span: Span) -> Term:
+    """The array with the items at these subscripts replaced, by one item or an array of them; an enum may change.
+
+    Errors: DL0304 for a value of another type.
+    """
+    rank, given = len(array_axes(array.type)), type_of(value)
+    axes = array_axes(given) if isinstance(value, (RecordTerm, SumTerm)) else ()
+    # One item goes to every position, and a mask selects positions only for one item.
+    old = type_of(index_items(cx, array, subs)) if axes and subs.mask is None else drop_axes(array.type, rank)
+    both = least_common_type(cx.unifier, old, given)
+    if both is None:
+        found = (span, f"this is {show_type(given)}")
+        raise make_error("DL0304", f"`{subs.span.text}` is {show_type(old)} and keeps that type", found)
+    both = add_tags(both)
+    whole = add_axes(drop_axes(both, len(axes)), array_axes(array.type))
+    olds, news = (leaves(widen_to_type(cx.builder, t, type)) for t, type in ((array, whole), (value, both)))
+    pairs = zip(olds, news, strict=True)
+    written = [assign_indexed(cx, leaf_subscripts(cx, subs, leaf), Array(new), span) for leaf, new in pairs]
+    return term_from_leaves(whole, [w.value for w in written])
 
 
 def combine_update(cx: ElabContext, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
@@ -166,7 +194,7 @@ def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...],
     return moved
 
 
-# ---- Lvalues
+# ---- Logged writes
 
 
 def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, span: Span) -> None:
@@ -188,67 +216,3 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
     shape = (*lead, *subs.base.tensor.shape[len(parts) :])
     update = broadcast_to_target(cx, change, shape, span, subs)
     log.writes.append(LoggedWrite(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
-
-
-class Lvalue(Struct, frozen=True):
-    """The target of an assignment: a variable, or a field or element of another lvalue."""
-
-    node: tree.Expr
-    value: Term | None  # the current value; None for an element until it is read
-    base: Lvalue | None = None
-    subs: Subscripts | None = None
-
-
-def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
-    match target:
-        case tree.Name():
-            return Lvalue(target, (yield elaborate(cx, target)))
-        case tree.Member(base=base):
-            inside = yield elaborate_lvalue(cx, base)
-            return Lvalue(target, select_field(cx, lvalue_value(cx, inside), target), inside)
-        case tree.Index(base=base):
-            inside, (name,) = (yield elaborate_lvalue(cx, base)), target_variables(base)
-            before = variable_term(cx, name)
-            subs: Subscripts = yield evaluate_subscripts(cx, target, lvalue_value(cx, inside))
-            # A block in an index has assigned the variable: use its new value, but not evaluate the indices again.
-            if variable_term(cx, name) is not before:
-                inside = reread_lvalue(cx, inside)
-                subs = rebase_subscripts(subs, lvalue_value(cx, inside))
-            return Lvalue(target, None, inside, subs)
-        case _:
-            raise cx.error(
-                "DL0207", "this cannot be assigned to", target.span, "", "assign to a variable, a field or an element"
-            )
-
-
-def variable_term(cx: ElabContext, name: str) -> Term | int | Poly | None:
-    """The current value of a variable."""
-    binding = cx.scope.find(name)
-    return None if binding is None else binding.term
-
-
-def reread_lvalue(cx: ElabContext, at: Lvalue) -> Lvalue:
-    """The same lvalue for the current value of its variable; indices are not evaluated again."""
-    if at.base is None:
-        term = variable_term(cx, target_variables(at.node)[0])
-        assert not isinstance(term, (int, Poly))
-        return Lvalue(at.node, term)
-    inside = reread_lvalue(cx, at.base)
-    if isinstance(at.node, tree.Member):
-        return Lvalue(at.node, select_field(cx, lvalue_value(cx, inside), at.node), inside)
-    assert at.subs is not None
-    return Lvalue(at.node, None, inside, rebase_subscripts(at.subs, lvalue_value(cx, inside)))
-
-
-def rebase_subscripts(subs: Subscripts, base: Term) -> Subscripts:
-    """The same subscripts of another array of the same type."""
-    assert isinstance(base, Array)
-    return replace(subs, base=base)
-
-
-def lvalue_value(cx: ElabContext, at: Lvalue) -> Term:
-    """The current value of an lvalue."""
-    if at.value is not None:
-        return at.value
-    assert at.subs is not None
-    return read_indexed(cx, at.subs)

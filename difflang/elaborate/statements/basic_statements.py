@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.arrays.subscripts import Subscripts
 from difflang.elaborate.calls.lambdas import prove_linear_arguments
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
@@ -20,17 +19,16 @@ from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.assignment_targets import (
     SCATTER_OPS,
-    Lvalue,
+    assign_elements,
     assign_indexed,
     combine_update,
-    elaborate_lvalue,
     log_write,
-    lvalue_value,
 )
 from difflang.elaborate.statements.branches import record_yield
 from difflang.elaborate.statements.decorators import apply_binding_decorators, apply_decorators
 from difflang.elaborate.statements.desugar_jumps import UnsetResult, desugar_loop, misplaced_jump
 from difflang.elaborate.statements.loops import loop_expression
+from difflang.elaborate.statements.lvalues import Lvalue, elaborate_lvalue, lvalue_value
 from difflang.elaborate.statements.printing import emit_print
 from difflang.elaborate.statements.regions import drop_static
 from difflang.elaborate.statements.write_logs import log_for_target
@@ -180,7 +178,9 @@ def write_lvalue(cx: ElabContext, at: Lvalue, value: Term, span: Span) -> None:
     if at.subs is not None and (log := log_for_target(cx, at.node)) is not None:
         log_write(cx, log, at.subs, value, span)
     elif at.subs is not None:
-        write_lvalue(cx, at.base, assign_indexed(cx, at.subs, value, span), span)
+        if isinstance(at.node, tree.Member) and at.subs.mask is None:
+            check_same_type(cx, lvalue_value(cx, at), value, span, f"the field `{at.node.name}`")
+        write_lvalue(cx, at.base, assign_elements(cx, lvalue_value(cx, at.base), at.subs, value, span), span)
     elif isinstance(at.node, tree.Member) and at.value is not None:
         old = lvalue_value(cx, at.base)
         assert isinstance(old, RecordTerm)
@@ -221,7 +221,7 @@ def update_statement(cx: ElabContext, e: tree.Update) -> Walk[Term]:
     if at.subs is not None and at.base is not None and (log := log_for_target(cx, e.target)) is not None:
         log_write(cx, log, at.subs, negate_update(cx, e, value), e.value.span)
     # One scatter-add is correct for repeated positions; read, add and write would lose all but one.
-    elif at.subs is not None and at.base is not None and is_single_scatter(e.op, at.subs):
+    elif at.subs is not None and at.base is not None and is_single_scatter(cx, e, at):
         op = "+" if e.op == "-" else e.op
         write_lvalue(cx, at.base, assign_indexed(cx, at.subs, negate_update(cx, e, value), e.value.span, op), e.span)
     else:
@@ -234,11 +234,19 @@ def negate_update(cx: ElabContext, e: tree.Update, value: Term) -> Term:
     return elementwise(cx, "neg", e.span, (value,), (e.value.span,)) if e.op == "-" else value
 
 
-def is_single_scatter(op: str, subs: Subscripts) -> bool:
-    """Whether an update is one scatter: repeated positions each count, and a masked target cannot be read."""
-    if subs.mask is not None or op in ("+", "-"):
-        return True
-    return op in SCATTER_OPS and any(p.where is not None for p in subs.parts)
+def is_single_scatter(cx: ElabContext, e: tree.Update, at: Lvalue) -> bool:
+    """Whether an update is one scatter: repeated positions each count, and a masked target cannot be read.
+
+    Errors: DL0207 for repeated positions of an array of records.
+    """
+    assert at.subs is not None and at.base is not None
+    several = any(p.where is not None for p in at.subs.parts)
+    if not isinstance(lvalue_value(cx, at.base), Array):
+        if several:
+            way = "update a field of them, `ps.w[places] += e`, or one item at a time in a loop"
+            raise cx.error("DL0207", f"`{e.op}=` updates one record or enum at a time", e.target.span, "", way)
+        return False
+    return at.subs.mask is not None or e.op in ("+", "-") or (e.op in SCATTER_OPS and several)
 
 
 def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span) -> None:

@@ -9,12 +9,13 @@ from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, 
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.reports.op_messages import quote_source
-from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable, sum_array_iterable, zip_iterables
+from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable, item_iterable, zip_iterables
 from difflang.elaborate.terms import (
     Array,
     HistoryTerm,
     PoisonTerm,
     RangeTerm,
+    RecordTerm,
     SumTerm,
     Term,
     Tuple,
@@ -26,7 +27,7 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, RecordType, show_type
+from difflang.types.language_types import LangType, RecordType, array_axes, show_type
 
 
 @elaborates(tree.Range)
@@ -70,8 +71,8 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
             return LoopIterable(length, cx.integer_array(length, span), [term.value], lambda _, items: Array(items[0]))
-        case SumTerm(type=type) if type.tag.shape:
-            return sum_array_iterable(cx, term, span)
+        case RecordTerm() | SumTerm() if array_axes(term.type):
+            return item_iterable(cx, term, span)
         case ZipTerm():
             return zip_iterables(cx, [as_iterable(cx, item, span) for item in term.items], span, counted=term.counted)
         case HistoryTerm():

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.terms import Array, SumTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves
+from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.types.language_types import map_tensors
+from difflang.types.language_types import array_axes, drop_axes
 
 INDEX_TYPE = Tensor(I32)
 
@@ -78,9 +78,9 @@ def zip_iterables(cx: ElabContext, parts: Sequence[LoopIterable], span: Span, *,
     return replace(first, arrays=[a for p in parts for a in p.arrays], item=zip_item)
 
 
-def sum_array_iterable(cx: ElabContext, term: SumTerm, span: Span) -> LoopIterable:
-    """The items of an array of enums or functions: all its leaves have the same first axis."""
-    length, item = term.type.tag.shape[0], map_tensors(term.type, lambda t: Tensor(t.dtype, t.shape[1:]))
+def item_iterable(cx: ElabContext, term: RecordTerm | SumTerm, span: Span) -> LoopIterable:
+    """The items of an array of records, enums or functions: all its leaves have the same first axis."""
+    length, item = array_axes(term.type)[0], drop_axes(term.type, 1)
     return LoopIterable(
         length, cx.integer_array(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)
     )

@@ -50,8 +50,7 @@ from difflang.ir.tensor_types import BOOL, Tensor, sequence_item_type, stacked_t
 from difflang.ops.loop.loop_op import loop as loop_op
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.join_types import add_tags
-from difflang.types.language_types import leaf_types
+from difflang.types.language_types import add_tags, leaf_types
 from difflang.types.type_errors import condition_type_error
 
 FOREVER = -1  # the limit of a loop that ends only by its condition

@@ -19,11 +19,10 @@ from difflang.elaborate.statements.desugar_jumps import ForUntil
 from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable
 from difflang.elaborate.terms import Array, HistoryTerm, Term, Tuple, YieldSteps, term_from_leaves
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import Tensor
 from difflang.passes.dynamic_loop_outputs import ITEM_CAPACITY
 from difflang.syntax import tree
 from difflang.types.join_types import contains_kind
-from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, leaf_types, map_tensors, show_type
+from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, add_axes, leaf_types, show_type
 from difflang.types.type_errors import make_error
 
 # Names in loops that read a history. They begin with a space, so no program can use them.
@@ -45,7 +44,7 @@ def collect_yields(
         raise make_error(
             "DL0313", "an array cannot hold the values that this loop yields", (span, f"this is {show_type(type)}")
         )
-    return term_from_leaves(map_tensors(type, lambda t: Tensor(t.dtype, (length, *t.shape))), values)
+    return term_from_leaves(add_axes(type, (length,)), values)
 
 
 def history_terms(type: LangType, values: Iterator[Value], steps: YieldSteps, *, backwards: bool) -> Term:

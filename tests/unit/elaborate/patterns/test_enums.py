@@ -364,7 +364,8 @@ WRONG = [
     ("fn f(c: bool) -> Shape = if c { Circle(1.0) } else { 2.0 }", "DL0327"),
     ("enum Num { Plain(x: f64), Zero }\nfn f(c: bool) -> f64 {\n let n = if c { Plain(1.0) } else { Zero }\n"
      " deriv(|m| match m { Plain(x) => x, Zero => 0.0 })(n)\n}", "DL0405"),
-    ("fn f(s: Shape[3]) -> f64 = 1.0", "DL0302"),
+    ("fn f(s: Shape[3][2]) -> f64 = 1.0", "DL0355"),
+    ("fn f(s: Shape[3]) -> f64 = area(s)", "DL0304"),
     (f"{NESTED}fn f(x: f64[n]) -> f64 {{\n let all = [for i => act(i32(x[i]))]\n norm(jacobian(|s| sum(for a in s => value(a)))(all))\n}}\nprint(f([1.0]))", "DL0411"),
     (f"{SIZED}print(size(M(Off, 2.0)))", "DL0204"),
     (f"{SIZED}fn all(m: M[n]) -> f64[n] = ones(n)\nprint(all(there))", "DL0204"),

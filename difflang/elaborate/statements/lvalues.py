@@ -1,0 +1,106 @@
+"""Lvalues, the targets of assignments: variables, and fields and elements of other lvalues.
+
+Indices are evaluated once. A field of an item, `ps[i].w`, is the element `ps.w[i]`, so that only that field changes.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.source import Span
+from difflang.elaborate.arrays.indexing import index_items, leaf_subscripts, read_indexed
+from difflang.elaborate.arrays.subscripts import Subscripts, evaluate_subscripts
+from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.expressions.primary_expressions import select_field
+from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
+from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Poly
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import target_variables
+
+
+class Lvalue(Struct, frozen=True):
+    """The target of an assignment: a variable, or a field or element of another lvalue."""
+
+    node: tree.Expr
+    value: Term | None  # the current value; None for an element until it is read
+    base: Lvalue | None = None
+    subs: Subscripts | None = None
+
+
+def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
+    match target:
+        case tree.Name():
+            return Lvalue(target, (yield elaborate(cx, target)))
+        case tree.Member(base=base):
+            return field_lvalue(cx, target, (yield elaborate_lvalue(cx, base)))
+        case tree.Index(base=base):
+            inside, (name,) = (yield elaborate_lvalue(cx, base)), target_variables(base)
+            before = variable_term(cx, name)
+            array = lvalue_value(cx, inside)
+            subs: Subscripts = yield evaluate_subscripts(cx, target, subscripted_array(cx, array, base.span), array)
+            # A block in an index has assigned the variable: use its new value, but not evaluate the indices again.
+            if variable_term(cx, name) is not before:
+                inside = reread_lvalue(cx, inside)
+                subs = rebase_subscripts(cx, subs, lvalue_value(cx, inside))
+            return Lvalue(target, None, inside, subs)
+        case _:
+            raise cx.error(
+                "DL0207", "this cannot be assigned to", target.span, "", "assign to a variable, a field or an element"
+            )
+
+
+def field_lvalue(cx: ElabContext, node: tree.Member, inside: Lvalue) -> Lvalue:
+    """A field of an lvalue; of an item of an array of records, that element of the field of all."""
+    if inside.subs is not None and inside.base is not None:
+        whole = lvalue_value(cx, inside.base)
+        if isinstance(whole, RecordTerm) and is_structured_array(whole):
+            of_all = subscripted_array(cx, field := select_field(cx, whole, node), node.span)
+            if isinstance(of_all, Array):
+                subs = leaf_subscripts(cx, inside.subs, of_all.value)
+                return Lvalue(node, None, Lvalue(node, field, inside.base), subs)
+    return Lvalue(node, select_field(cx, lvalue_value(cx, inside), node), inside)
+
+
+def subscripted_array(cx: ElabContext, term: Term, span: Span) -> Term:
+    """What subscripts of a value are read against: the grid of an array of items, or the value itself."""
+    if isinstance(term, (RecordTerm, SumTerm)) and is_structured_array(term):
+        return item_grid(cx, term, span)
+    return term
+
+
+def variable_term(cx: ElabContext, name: str) -> Term | int | Poly | None:
+    """The current value of a variable."""
+    binding = cx.scope.find(name)
+    return None if binding is None else binding.term
+
+
+def reread_lvalue(cx: ElabContext, at: Lvalue) -> Lvalue:
+    """The same lvalue for the current value of its variable; indices are not evaluated again."""
+    if at.base is None:
+        term = variable_term(cx, target_variables(at.node)[0])
+        assert not isinstance(term, (int, Poly))
+        return Lvalue(at.node, term)
+    inside = reread_lvalue(cx, at.base)
+    if at.subs is None:
+        assert isinstance(at.node, tree.Member)
+        return Lvalue(at.node, select_field(cx, lvalue_value(cx, inside), at.node), inside)
+    return Lvalue(at.node, None, inside, rebase_subscripts(cx, at.subs, lvalue_value(cx, inside)))
+
+
+def rebase_subscripts(cx: ElabContext, subs: Subscripts, base: Term) -> Subscripts:
+    """The same subscripts of another array of the same type."""
+    array = subscripted_array(cx, base, subs.base_span)
+    assert isinstance(array, Array)
+    return replace(subs, base=array)
+
+
+def lvalue_value(cx: ElabContext, at: Lvalue) -> Term:
+    """The current value of an lvalue."""
+    if at.value is not None:
+        return at.value
+    assert at.subs is not None and at.base is not None
+    whole = lvalue_value(cx, at.base)
+    return index_items(cx, whole, at.subs) if isinstance(whole, (RecordTerm, SumTerm)) else read_indexed(cx, at.subs)
