@@ -22,7 +22,7 @@ from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import argument_conversion, pytrees
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, map_tensors
+from difflang.types.language_types import LangType, insert_axis
 from difflang.types.type_errors import make_error
 
 InAxes = int | Sequence[int | None] | Mapping[str, int | None]
@@ -180,7 +180,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
             axis = axes[i]
             if axis is not None:
                 length, _ = self.lengths[level + i]
-                type = map_tensors(type, lambda t, axis=axis, length=length: insert_axis(t, axis, length))
+                type = insert_axis(type, axis, length)
         return type
 
     @contextmanager
@@ -198,9 +198,3 @@ class VmapSizes(Struct, frozen=True, eq=False):
                     raise
                 way = f"the whole batch shares `{parameter.name}`: `in_axes` names no axis of it"
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
-
-
-def insert_axis(type: Tensor, axis: int, length: int) -> Tensor:
-    shape = list(type.shape)
-    shape.insert(axis % (len(shape) + 1), length)
-    return Tensor(type.dtype, tuple(shape))

@@ -260,33 +260,38 @@ def function_signature(type: ClosureType | FnType) -> FnType | None:
     return type if isinstance(type, FnType) else type.code.signature
 
 
-def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
-    """The same type with every array type in it changed."""
+def map_tensors(
+    type: LangType, change: Callable[[Tensor], Tensor], axes: Callable[[RecordType], tuple[Dim, ...]] | None = None
+) -> LangType:
+    """The same type with every array type in it changed.
+
+    The axes of an array of records change like an array of that shape, or to what `axes` gives for them.
+    """
+
+    def mapped(part: LangType) -> LangType:
+        return map_tensors(part, change, axes)
+
     match type:
         case Tensor():
             return change(type)
         case TupleType():
-            of = None if type.closure is None else map_closure(type.closure, change)
-            return TupleType(tuple(map_tensors(t, change) for t in type.items), of)
+            of = None if type.closure is None else map_closure(type.closure, change, axes)
+            return TupleType(tuple(map(mapped, type.items)), of)
         case RecordType():
-            fields = tuple(map_tensors(t, change) for t in type.fields)
-            args = tuple(map_type_arg(a, change) for a in type.args)
-            axes = change(Tensor(I32, type.axes)).shape
-            return RecordType(type.decl, type.names, fields, args, type.tangent, axes)
+            fields = tuple(map(mapped, type.fields))
+            args = tuple(map_type_arg(a, change, axes) for a in type.args)
+            own = change(Tensor(I32, type.axes)).shape if axes is None else axes(type)
+            return RecordType(type.decl, type.names, fields, args, type.tangent, own)
         case VariantType():
-            return replace(type, fields=tuple([map_tensors(t, change) for t in type.fields]))
+            return replace(type, fields=tuple(map(mapped, type.fields)))
         case SumType():
-            return SumType(tuple([map_tensors(t, change) for t in type.options]), change(type.tag))
+            return SumType(tuple(map(mapped, type.options)), change(type.tag))
         case TextType(parts=parts) if parts:
-            return TextType(
-                None, tuple([p if isinstance(p, str) else TextHole(map_tensors(p.type, change), p.spec) for p in parts])
-            )
+            return TextType(None, tuple([p if isinstance(p, str) else TextHole(mapped(p.type), p.spec) for p in parts]))
         case ClosureType():
-            return map_closure(type, change)
+            return map_closure(type, change, axes)
         case FnType():
-            return FnType(
-                tuple(map_tensors(t, change) for t in type.params), map_tensors(type.result, change), type.linear
-            )
+            return FnType(tuple(map(mapped, type.params)), mapped(type.result), type.linear)
         case _:
             return type
 
@@ -323,19 +328,43 @@ def array_axes(type: LangType) -> tuple[Dim, ...]:
             return ()
 
 
-def map_closure(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
-    return ClosureType(type.code, tuple(map_tensors(t, change) for t in type.captures))
+def map_closure(
+    type: ClosureType, change: Callable[[Tensor], Tensor], axes: Callable[[RecordType], tuple[Dim, ...]] | None = None
+) -> ClosureType:
+    return ClosureType(type.code, tuple(map_tensors(t, change, axes) for t in type.captures))
 
 
-def map_type_arg(argument: object, change: Callable[[Tensor], Tensor]) -> object:
+def map_type_arg(
+    argument: object, change: Callable[[Tensor], Tensor], axes: Callable[[RecordType], tuple[Dim, ...]] | None
+) -> object:
     """An argument of a record, changed like its fields; sizes are unchanged."""
     match argument:
         case DType():
             return change(Tensor(argument)).dtype
         case Tensor() | TupleType() | RecordType() | ClosureType() | FnType():
-            return map_tensors(argument, change)
+            return map_tensors(argument, change, axes)
         case _:
             return argument
+
+
+def insert_axis(type: LangType, axis: int, size: Dim) -> LangType:
+    """The type with one more axis in every array, counted from the end if it is negative.
+
+    It is an axis of an array of records if it comes at one place, among or behind the axes of that array, in each leaf.
+    """
+
+    def insert(shape: Sequence[Dim], position: int) -> tuple[Dim, ...]:
+        return (*shape[:position], size, *shape[position:])
+
+    def position(t: Tensor) -> int:
+        return axis % (t.rank + 1)
+
+    def axes(record: RecordType) -> tuple[Dim, ...]:
+        positions = {position(t) for t in leaf_types(record)} or {position(Tensor(I32, record.axes))}
+        at = min(positions)
+        return insert(record.axes, at) if positions == {at} and at <= len(record.axes) else record.axes
+
+    return map_tensors(type, lambda t: Tensor(t.dtype, insert(t.shape, position(t))), axes)
 
 
 def default_open_dtypes(type: LangType) -> LangType:

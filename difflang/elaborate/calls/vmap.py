@@ -19,13 +19,15 @@ from difflang.elaborate.terms import Array, Term, Tuple, leaves, term_from_leave
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import Tensor
+from difflang.ir.tensor_types import I32, Tensor
 from difflang.types.function_code import VmapCode
 from difflang.types.join_types import contains_kind
 from difflang.types.language_types import (
     ClosureType,
     FnType,
+    RecordType,
     drop_axes,
+    leaf_types,
     map_tensors,
     show_type,
 )
@@ -127,7 +129,17 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
             raise cx.error("DL0332", f"`vmap` maps over axis {axis} of this", span, f"{t} has none")
         return (axis % t.rank, *[a for a in range(t.rank) if a != axis % t.rank])
 
-    return permute_leaves(cx, term, axis_first, span)
+    def axes_of_batch(record: RecordType) -> tuple[Dim, ...]:
+        moved = {axis_first(t) for t in leaf_types(record)} or {axis_first(Tensor(I32, record.axes))}
+        own, (first, *_) = len(record.axes), sorted(moved)
+        if all(perm[0] >= own for perm in moved):
+            return (0, *record.axes)  # the size is that of the batch, which the items do not have
+        if len({perm[0] for perm in moved}) > 1:
+            message = f"axis {axis} is one of the array in some fields, and one of its items in others"
+            raise cx.error("DL0332", message, span, f"this is {show_type(record)}", "count the axis from the front")
+        return (record.axes[first[0]], *record.axes[: first[0]], *record.axes[first[0] + 1 :])
+
+    return permute_leaves(cx, term, axis_first, span, axes_of_batch)
 
 
 def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
@@ -157,11 +169,20 @@ def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], 
         rest.insert(out % t.rank, 0)
         return tuple(rest)
 
-    return permute_leaves(cx, result, axis_at_out, span)
+    def axes_of_result(record: RecordType) -> tuple[Dim, ...]:
+        # Elsewhere than among the axes of an array of records, it is an axis of the fields alone.
+        batch, *rest = record.axes
+        positions = {axis_at_out(t).index(0) for t in leaf_types(record)} or {0}
+        at = min(positions)
+        return (*rest[:at], batch, *rest[at:]) if positions == {at} and at <= len(rest) else tuple(rest)
+
+    return permute_leaves(cx, result, axis_at_out, span, axes_of_result)
 
 
-def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) -> Term:
-    """A term with the axes of its arrays permuted."""
+def permute_leaves(
+    cx: ElabContext, term: Term, order: AxisOrder, span: Span, axes: Callable[[RecordType], tuple[Dim, ...]]
+) -> Term:
+    """A term with the axes of its arrays permuted; `axes` are then those of an array of records."""
 
     def permute_value(value: Value) -> Value:
         assert isinstance(value.type, Tensor)
@@ -169,5 +190,5 @@ def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) ->
         return value if perm == (*range(len(perm)),) else cx.emit("transpose", span, value, perm=perm)
 
     values = [permute_value(v) for v in leaves(term)]
-    permuted = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
+    permuted = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])), axes)
     return term_from_leaves(permuted, values)
