@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
+from difflang.api.item_arrays import LeadingAxes, LeafSource
 from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -32,6 +33,9 @@ TypeScope = tuple[ModuleScope, dict[str, "str | None"], dict[str, Any]]
 PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]
 
 
+ITEMS_HELP = "pass a list of records, or one whose arrays have the axes of the items in front"
+
+
 class LeafReader:
     """Reads leaves into types. `leaf_order` collects their indices, in the order of the types' leaves.
 
@@ -40,8 +44,10 @@ class LeafReader:
 
     def __init__(self, module: ModuleScope, specs: bool = False) -> None:
         self.module, self.specs = module, specs
-        self.leaf_order: list[int] = []
+        self.leaf_order: list[LeafSource] = []
+        self.leading: list[LeadingAxes] = []  # of the arrays of items that are being read, outermost first
         self.key_positions: list[int] = []  # the positions of random keys in it
+        self.mapped = False  # whether the current parameter is mapped by `vmap`
         self.span: Span | None = None  # the declaration of the current parameter
         self.generics: dict[str, str | None] = {}
         self.bound_sizes: dict[str, int] = {}  # sizes bound before the call, by `bind`
@@ -109,8 +115,8 @@ class LeafReader:
         return type
 
     def read_key(self, value: Any, path: str) -> LangType:
-        if not isinstance(value, LeafSlot):
-            raise self.refused(path, "key", value)
+        if not isinstance(value, LeafSlot) or self.leading:
+            raise self.refused(path, "key", value, "an array cannot hold keys" if self.leading else "")
         self.key_positions.append(len(self.leaf_order))
         self.leaf_order.append(value.index)
         return KEY
@@ -122,15 +128,30 @@ class LeafReader:
         self.leaf_order.append(value.index)
         given = value.value
         if argument_conversion.is_python_number(given):
+            self.item_shape((), path)
             return self.read_number(given, want, path)
         self.run_check(argument_conversion.refuse_masked, given, path)
         found = pytrees.array_type(given)
         if found is None:
             raise self.refused(path, shown or "an array", value)
-        dtype, shape = found
+        dtype, shape = found[0], self.item_shape(found[1], path)
         if dtype is None:
             raise self.error("DL1201", f"`{path}`: the language has no element type for an array of {given.dtype}")
         return self.coerce_dtype(dtype, shape, want, given, shown, path)
+
+    def item_shape(self, shape: tuple[int, ...], path: str) -> tuple[int, ...]:
+        """The shape that an array has in one item of the arrays of items around. Errors: DL1202."""
+        for axes in self.leading:
+            own, shape = shape[: axes.count], shape[axes.count :]
+            if len(own) < axes.count:
+                what = f"`{path}` has no axis for the items of an array of records or enums"
+                raise self.error("DL1202", what, ITEMS_HELP)
+            if axes.shape is None:
+                axes.shape, axes.path = own, path
+            elif axes.shape != own:
+                sizes, other = (" × ".join(map(str, s)) for s in (own, axes.shape))
+                raise self.error("DL1202", f"`{path}` has {sizes} items, but `{axes.path}` has {other}")
+        return shape
 
     def read_number(self, given: complex, want: DType | None, path: str) -> Tensor:
         """A Python number takes the declared element type, or the type that the other arguments determine."""
@@ -195,9 +216,8 @@ class LeafReader:
         known = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
         bound = ", ".join(f"{n} is bound to {self.bound_sizes[n]}" for n in names if n in self.bound_sizes)
         text = ", and ".join(["declared here", *filter(None, (known, bound))])
-        return make_error(
-            "DL1202", f"`{path}` is declared {written.span.text}, but {show_type(type)} was given", (span, text)
-        )
+        message = f"`{path}` is declared {written.span.text}, but {show_type(type)} was given"
+        return make_error("DL1202", message, (span, text), help=f"for each item: {ITEMS_HELP}" if self.leading else "")
 
 
 def find_size_source(name: str, preceding: PrecedingTypes) -> str | None:

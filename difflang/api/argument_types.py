@@ -5,18 +5,23 @@ Nothing is traced or converted here. A value that does not fit is refused with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from difflang.api.argument_leaves import LeafReader, PrecedingTypes, TypeScope
-from difflang.api.record_classes import is_str_type, record_of_value, variant_of_value
+from difflang.api.item_arrays import LeadingAxes, LeafSource, StackedLeaves, widened_sources
+from difflang.api.record_classes import is_str_type, item_axes, record_of_value, variant_of_value
+from difflang.base.wording import count_of
 from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import DTYPES, I32, Tensor
 from difflang.runtime.pytrees import LeafSlot
 from difflang.runtime.record_classes import Choice
+from difflang.runtime.value_layouts import is_list
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
-from difflang.types.dtype_variables import prune_dtype
+from difflang.types.dtype_variables import DTYPE_BOUNDS, prune_dtype
+from difflang.types.join_types import least_common_type
 from difflang.types.language_types import (
     UNIT,
     ClosureType,
@@ -27,6 +32,10 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    add_axes,
+    add_tags,
+    array_axes,
+    drop_axes,
     leaf_types,
     show_type,
     tangent_type,
@@ -45,6 +54,8 @@ class ArgumentReader(LeafReader):
         # A spec string describes an array, unless the parameter is a text.
         if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(declared):
             return self.spelled(value, declared, path)
+        if declared is not None and (found := self.array_parts(value, declared)) is not None:
+            return self.read_items(value, *found, path)
         match declared:
             case None:
                 return self.plain(value, path)
@@ -70,6 +81,73 @@ class ArgumentReader(LeafReader):
                 return self.read_named(value, ".".join(names), declared, path)
             case _:
                 return self.plain(value, path)
+
+    # ---- Arrays of records and enums
+
+    def array_parts(self, value: Any, declared: tree.TypeExpr) -> tuple[tree.TypeExpr, int] | None:
+        """The item type and the number of axes, if a value is declared as an array of items."""
+        match declared:
+            case tree.TypeArray(item=item, axes=axes):
+                return item, len(axes)
+            case tree.TypeApply(path=path, args=axes):
+                name = ".".join(path)
+                if name in self.generics:
+                    whole = self.generics[name] not in DTYPE_BOUNDS and not isinstance(value, LeafSlot)
+                else:
+                    whole = (decl := self.module.records.get(name)) is not None and not decl.generics
+                return (tree.TypeName(declared.span, path), len(axes)) if whole else None
+            case _:
+                return None
+
+    def read_items(self, value: Any, item: tree.TypeExpr, axes: int, path: str) -> LangType:
+        """An array of items: a list of them, or a value whose arrays have the axes in front. Errors: DL12."""
+        if is_list(value):
+            return self.read_list(value, path, partial(self.read_part, item, axes - 1))
+        return self.read_stacked(axes, path, lambda: self.read_declared(value, item, path))
+
+    def read_part(self, item: tree.TypeExpr, axes: int, value: Any, path: str) -> LangType:
+        """One part of a list: an item, or an array of items with fewer axes."""
+        return self.read_items(value, item, axes, path) if axes else self.read_declared(value, item, path)
+
+    def read_stacked(self, axes: int, path: str, read: Callable[[], LangType]) -> LangType:
+        """An array of items whose leaves have the axes in front; `read` reads one of the items."""
+        before, lead = len(self.leaf_order), LeadingAxes(axes)
+        self.leading.append(lead)
+        try:
+            type = read()
+        finally:
+            self.leading.pop()
+        if lead.shape is None:
+            raise self.error("DL1206", f"`{path}` has no arrays, so the number of its items is unknown")
+        whole = add_tags(type)
+        self.leaf_order[before:] = widened_sources(type, whole, iter(self.leaf_order[before:]))
+        return add_axes(whole, lead.shape)
+
+    def read_list(self, value: Sequence[Any], path: str, read: Callable[[Any, str], LangType]) -> LangType:
+        """A list of items, which a call stacks; `read` reads one of them."""
+        if self.mapped or not value:
+            message = f"`{path}` is a list of records or enums, which is {'mapped' if self.mapped else 'empty'}"
+            raise self.error("DL1206", message, "pass one record whose arrays have the axis of the items in front")
+        items: list[tuple[LangType, list[LeafSource]]] = []
+        before, keys = len(self.leaf_order), len(self.key_positions)
+        for i, part in enumerate(value):
+            items.append((read(part, f"{path}[{i}]"), self.leaf_order[before:]))
+            del self.leaf_order[before:]
+            if len(self.key_positions) > keys:
+                raise self.error("DL1206", f"`{path}[{i}]` contains a key, which an array cannot hold")
+        whole = items[0][0]
+        for i, (type, _) in enumerate(items):
+            both = least_common_type(Unifier(), whole, type)
+            if both is None:
+                found = f"`{path}[{i}]` is {show_type(type)}, but `{path}[0]` is {show_type(items[0][0])}"
+                raise self.error("DL1202", f"the items of an array must have one type: {found}")
+            whole = both
+        whole, axis = add_tags(whole), sum(lead.count for lead in self.leading)
+        rows = [widened_sources(type, whole, iter(sources)) for type, sources in items]
+        self.leaf_order += [StackedLeaves(column, axis) for column in zip(*rows, strict=True)]
+        return add_axes(whole, (len(value),))
+
+    # ---- Arrays, records, enums
 
     def spelled(self, value: LeafSlot, written: tree.TypeExpr | None, path: str) -> LangType:
         """The type that a spec string spells."""
@@ -107,6 +185,9 @@ class ArgumentReader(LeafReader):
 
     def read_record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
         """A record from any value that has its fields by name."""
+        if not self.leading and item_axes(value):
+            way = "take one of its items, or map the function over them: `f.vmap()`"
+            raise self.error("DL1202", f"`{path}` is declared {decl.name}, but an array of them was given", way)
         given = self.record_fields(value, decl.name, [f.name for f in decl.fields], path)
         home = self.module.declaring_module(decl)
         annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
@@ -145,6 +226,9 @@ class ArgumentReader(LeafReader):
                 )
             case tree.TypeTuple(items=(only,)):
                 return self.read_tangent(value, only, path)
+            case _ if (found := self.array_parts(value, inner)) is not None:
+                item, axes = found
+                return self.read_items(value, tree.TypeCall(item.span, ("D",), (item,)), axes, path)
             case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
                 decl = self.module.records[".".join(names)]
                 if isinstance(decl, tree.Enum):
@@ -169,10 +253,9 @@ class ArgumentReader(LeafReader):
     def read_enum(self, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False) -> LangType:
         """The type of an enum value, of `decl` or of any enum. Errors: DL12."""
         if isinstance(value, Choice):
-            self.read_array(value.tag, I32, "i32", f"{path}.tag")
-            shape = getattr(value.tag.value, "shape", ())
+            tag = self.read_array(value.tag, I32, "i32", f"{path}.tag")
             options = tuple([self.read_enum(option, decl, path, tangent=tangent) for option in value.options])
-            return SumType(options, Tensor(I32, tuple(shape)))
+            return SumType(options, Tensor(I32, tag.shape))
         mark = variant_of_value(value)
         if mark is None or (decl is not None and mark[0] is not decl):
             assert decl is not None
@@ -214,6 +297,10 @@ class ArgumentReader(LeafReader):
         """A value that must have exactly this type: a tangent, a cotangent."""
         if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str):
             return self.spelled_as(value, type, path)
+        if is_list(value) and isinstance(type, (RecordType, SumType)) and array_axes(type):
+            if len(value) != array_axes(type)[0]:
+                raise self.refused(path, show_type(type), value, f"this has {count_of(len(value), 'item')}")
+            return self.read_list(value, path, lambda v, p: self.read_expected(v, drop_axes(type, 1), p))
         match type:
             case Tensor():
                 found = self.read_array(value, prune_dtype(type.dtype), show_type(type), path)
@@ -247,8 +334,9 @@ class ArgumentReader(LeafReader):
         """The type of a value without a declared type: an array, number, tuple, function or record of this module."""
         found = record_of_value(value)
         if found is not None and found[0] is not None:
-            decl, tangent = found[0], found[1]
-            return self.read_record_tangent(value, decl, path) if tangent else self.read_record(value, decl, path)
+            (decl, tangent), axes = (found[0], found[1]), item_axes(value) if not self.leading else 0
+            read = partial(self.read_record_tangent if tangent else self.read_record, value, decl, path)
+            return self.read_stacked(axes, path, read) if axes else read()
         if isinstance(value, Choice) or variant_of_value(value) is not None:
             return self.read_enum(value, None, path)
         if isinstance(getattr(value, "function_type", None), ClosureType):
@@ -269,6 +357,8 @@ def has_tangent(written: tree.TypeExpr, module: ModuleScope) -> bool:
                 parts = decl.variants if isinstance(decl, tree.Enum) else (decl,)
                 return any(has_tangent(f.type, module.declaring_module(decl)) for part in parts for f in part.fields)
             return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
+        case tree.TypeArray(item=item):
+            return has_tangent(item, module)
         case tree.TypeTuple(items=items):
             return any(has_tangent(w, module) for w in items)
         case _:

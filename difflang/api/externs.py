@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.api.argument_types import ArgumentReader
+from difflang.api.item_arrays import read_source
 from difflang.api.record_classes import RecordClasses
 from difflang.api.result_values import ValueBuilder, result_maker
 from difflang.base.diagnostics import DifflangError
@@ -197,7 +198,7 @@ class ExternAdapter:
             reader.read_expected(pytrees.tree_of_slots(leaves, structure), result, f"{name}(…)")
         except DifflangError as error:
             raise result_type_error(error) from None
-        return [leaves[i] for i in reader.leaf_order]
+        return [read_source(s, leaves, t) for s, t in zip(reader.leaf_order, leaf_types(result), strict=True)]
 
     @property
     def result_span(self) -> Span:

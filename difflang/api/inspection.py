@@ -69,7 +69,7 @@ class InspectMixin(TransformMixin):
             return found, []
         given, _ = self._bind_arguments(specs, dict(named))
         typed = self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True)
-        return typed.arguments, [sharding_of(given.leaves[i]) for i in typed.order]
+        return typed.arguments, [sharding_of(given.leaves[i]) if isinstance(i, int) else None for i in typed.order]
 
     def _declared_arguments(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
         """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""

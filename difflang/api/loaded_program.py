@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.api.argument_types import ArgumentReader
+from difflang.api.item_arrays import LeafSource
 from difflang.api.record_classes import RecordClasses
 from difflang.api.signature import Parameter, Signature
 from difflang.api.vmap_axes import VmapSizes
@@ -72,7 +73,7 @@ class CallArguments(Struct, frozen=True, eq=False):
 class TypedArguments(Struct, frozen=True, eq=False):
     """The types of a call's arguments, and which leaves the program takes."""
 
-    order: tuple[int, ...]
+    order: tuple[LeafSource, ...]
     arguments: tuple[CallArgument, ...]
     keys: tuple[int, ...]  # the positions of random keys among the leaves
 
@@ -202,6 +203,7 @@ class ArgumentMatcher:
         for name in given.names:
             parameter = parameters.get(name, Parameter(name))
             self.reader.span = parameter.span
+            self.reader.mapped = any(axis is not None for axis in parameter.axes)
             if name in sizes:
                 self.annotations.bound[name] = sizes[name]
                 types[name] = UNIT

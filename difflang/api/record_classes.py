@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from difflang.ir.tensor_types import DTYPES, numpy_dtype
+from difflang.runtime.item_access import item_methods
+from difflang.runtime.pytrees import LeafSlot
 from difflang.runtime.record_classes import RecordShape, VariantShape, record_class, variant_class
 from difflang.syntax import tree
+from difflang.types.dtype_variables import DTYPE_BOUNDS
 from difflang.types.language_types import RecordType, VariantType
 from difflang.types.module_scope import ModuleScope
 
@@ -51,6 +59,9 @@ class RecordClasses:
         if tangent and decl is not None:
             # Help on a tangent class should not repeat the record's doc.
             space["__doc__"] = f"A tangent of `{name}`, with the fields that have one."
+        if decl is not None:
+            fields = [f for f in decl.fields if f.name in names]
+            space |= item_methods(shown, names, partial(count_item_axes, fields, decl), number_dtypes(fields))
         static = tuple([n for n in names if n in written and is_str_type(written[n].type)])
         return record_class(RecordShape(self.name, shown, names, static), space)
 
@@ -107,3 +118,44 @@ def record_of_value(value: Any) -> tuple[tree.Record | None, bool] | None:
 def variant_of_value(value: Any) -> tuple[tree.Enum, int, bool] | None:
     """The enum and variant of a value of one of these classes, and whether the value is a tangent."""
     return getattr(type(value), VARIANT_MARK, None)
+
+
+# ---- Arrays of records
+
+
+def item_axes(value: Any) -> int:
+    """The number of axes that the arrays in a record have in front of the declared ones; 0 for one record."""
+    found = record_of_value(value)
+    if found is None or found[0] is None:
+        return 0
+    return count_item_axes([f for f in found[0].fields if hasattr(value, f.name)], found[0], value)
+
+
+def count_item_axes(fields: Sequence[tree.Field], decl: tree.Record, value: Any) -> int:
+    """The same by the first field whose number of axes the declaration fixes."""
+    bounds = {g.name: g.bound for g in decl.generics}
+    for field in fields:
+        part, written = getattr(value, field.name), field.type
+        axes = written.axes if isinstance(written, tree.TypeArray) else ()
+        if isinstance(written, tree.TypeApply) and (own := record_of_value(part)) is not None and own[0] is not None:
+            axes = written.args if not own[0].generics else ()
+        if record_of_value(part) is not None:
+            return item_axes(part) - len(axes)
+        if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) > 1:
+            continue
+        shape = written.args if isinstance(written, tree.TypeApply) else ()
+        known = written.path[0] in DTYPES or bounds.get(written.path[0]) in DTYPE_BOUNDS
+        if known and not any(isinstance(size, tree.AnyShape) for size in shape):
+            return max(rank_of(part) - len(shape), 0)
+    return 0
+
+
+def rank_of(array: Any) -> int:
+    """The number of axes of an array, which may be in a slot."""
+    return np.ndim(array.value if isinstance(array, LeafSlot) else array)
+
+
+def number_dtypes(fields: Sequence[tree.Field]) -> dict[str, np.dtype[Any]]:
+    """The element types of the fields that are numbers."""
+    names = {f.name: f.type.path[0] for f in fields if isinstance(f.type, tree.TypeName)}
+    return {n: numpy_dtype(DTYPES[dtype]) for n, dtype in names.items() if dtype in DTYPES}

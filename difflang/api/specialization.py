@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from difflang.api.item_arrays import read_source
 from difflang.api.loaded_program import CallArguments, LoadedProgram
 from difflang.api.result_values import result_maker
 from difflang.api.signature import Signature
@@ -17,6 +18,7 @@ from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.elaborate_call import ElaboratedCall
 from difflang.execution.callable_graph import CallableGraph, MakeProgram, random_key
 from difflang.gradcheck.report import GradcheckReport
+from difflang.ir.tensor_types import Tensor
 from difflang.runtime import pytrees
 from difflang.runtime.compile import compile_graph
 from difflang.runtime.devices import default_device
@@ -85,7 +87,7 @@ class Specialization(CallableGraph):
 
     def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """The inputs of the program."""
-        arrays = list(leaves) if self.identity_order else [leaves[i] for i in self.order]
+        arrays = list(leaves) if self.identity_order else self.ordered(leaves)
         for i in self.key_positions:
             arrays[i] = random_key(arrays[i])
         if self.random:
@@ -93,6 +95,11 @@ class Specialization(CallableGraph):
         elif key is not None:
             raise make_error("DL1207", "a key was given, but this function draws no random numbers")
         return [*arrays, *self.constants]
+
+    def ordered(self, leaves: Sequence[Any]) -> list[Any]:
+        """The leaves in the order of the program's inputs, lists of items stacked."""
+        types = [p.type if isinstance(p.type, Tensor) else None for p in self.graph.params]
+        return [read_source(source, leaves, type) for source, type in zip(self.order, types, strict=False)]
 
     def random_key(self, key: Any, arrays: Sequence[Any]) -> Any:
         if key is not None:

@@ -48,6 +48,7 @@ def layout_of_type(type: LangType, module: str) -> ValueLayout:
                 record_shape(decl.name, names, fields, module, part=part),
                 part_layouts(fields, module),
                 source_type=type,
+                axes=len(type.axes),
             )
         case VariantType(decl=decl, index=index, names=names, fields=fields):
             part = type.tangent and names != tuple([f.name for f in decl.variants[index].fields])

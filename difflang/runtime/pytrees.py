@@ -193,6 +193,33 @@ def place_like(tree: Any, like: Any) -> Any:
     return jax.tree_util.tree_map(place, tree, like)
 
 
+def map_tree(change: Callable[[Any], Any], tree: Any) -> Any:
+    """The structure with each leaf changed."""
+    return jax.tree_util.tree_map(change, tree)
+
+
+def unflatten_tree(structure: Any, leaves: Sequence[Any]) -> Any:
+    """The structure with these leaves."""
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def index_array(array: Any, index: Any) -> Any:
+    """A part of an array, whose element type it keeps: without x64, JAX would narrow that of an f64 array."""
+    if not isinstance(array, jax.Array):
+        return array[index]
+    with jax.enable_x64(True):
+        return array[index]
+
+
+def stack_arrays(arrays: Sequence[Any], axis: int, dtype: np.dtype[Any] | None = None) -> Any:
+    """Arrays stacked along a new axis, in NumPy if none is a JAX array; numbers and weak values get the `dtype`."""
+    if not any(isinstance(x, jax.Array) for x in arrays):
+        return np.stack([np.asarray(x, dtype) if type(x) in NUMBERS else np.asarray(x) for x in arrays], axis)
+    with jax.enable_x64(True):
+        parts = [jax.numpy.asarray(x, dtype) if type(x) in NUMBERS or is_weak(x) else x for x in arrays]
+        return jax.numpy.stack(parts, axis)
+
+
 def to_device(array: Any) -> Any:
     """A JAX array of the same element type, also inside a JAX transformation."""
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, make_dataclass
 from functools import wraps
@@ -10,8 +10,11 @@ from keyword import iskeyword
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
+from difflang.runtime.item_access import index_items
 from difflang.runtime.pytrees import Tracer, register_node, register_record, to_host
 
 
@@ -137,6 +140,20 @@ class Choice:
     tag: Any
     options: tuple[Any, ...]
     variant_numbers: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return int(self.tag.shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        """One value or a part of an array of values."""
+        found = index_items(self, index, np.ndim(self.tag))
+        return found if np.ndim(found.tag) or isinstance(found.tag, Tracer) else found.known()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return True
 
     def known(self) -> Any:
         """The value itself, outside of JAX transformations."""

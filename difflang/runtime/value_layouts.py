@@ -43,7 +43,8 @@ class TupleLayout(Struct, frozen=True):
 class RecordLayout(PartialEquality, frozen=True, eq=False):
     """A record, or a variant of an enum: then `enum` is the enum's name and `variant_number` its number in it.
 
-    `source_type` is the type that it was made from, if any; it is not stored.
+    `source_type` is the type that it was made from, if any, and `axes` counts those of an array of records. Neither is
+    stored.
     """
 
     shape: RecordShape
@@ -51,6 +52,7 @@ class RecordLayout(PartialEquality, frozen=True, eq=False):
     enum: str = ""
     variant_number: int = 0
     source_type: Any = None
+    axes: int = 0
 
     def __str__(self) -> str:
         return self.shape.name
@@ -184,17 +186,22 @@ FunctionBuilder = Callable[[Any, tuple[Any, ...]], Any]
 
 
 def value_builder(
-    layout: ValueLayout, classes: ClassLookup, function: FunctionBuilder, like: Any = None
+    layout: ValueLayout, classes: ClassLookup, function: FunctionBuilder, like: Any = None, axes: int = 0
 ) -> ValueBuilder:
-    """A function from an iterator of leaves to a value, with dicts and tuples as in `like` where possible.
+    """A function from an iterator of leaves to a value, with dicts, tuples and lists as in `like` where possible.
 
-    `classes` gives the class of a record, `function` a function with some captured leaves.
+    `classes` gives the class of a record, `function` a function with some captured leaves. `axes` counts those of the
+    array of records around, which all leaves have in front.
     """
 
     def inner(part: ValueLayout, like: Any = None) -> ValueBuilder:
-        return value_builder(part, classes, function, like)
+        return value_builder(part, classes, function, like, max(item_axes(layout), axes))
 
     match layout:
+        case RecordLayout() | UnionLayout() if is_list(like) and item_axes(layout) > axes:
+            item = drop_item_axis(layout, axes)
+            makers = [value_builder(item, classes, function, x, axes) for x in like]
+            return list_builder(leaf_count(layout), makers, axes)
         case LeafLayout():
             return next
         case TupleLayout(parts=parts):
@@ -217,6 +224,46 @@ def value_builder(
             return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
         case FunctionLayout(function_info=of, leaves=n):
             return lambda leaves: function(of, tuple([next(leaves) for _ in range(n)]))
+
+
+def is_list(value: Any) -> bool:
+    """Whether it is a list or a tuple, and no NamedTuple."""
+    return isinstance(value, (list, tuple)) and not hasattr(value, "_fields")
+
+
+def item_axes(layout: ValueLayout) -> int:
+    """The number of axes of an array of records or enums."""
+    if isinstance(layout, UnionLayout):
+        return len(layout.tag.shape)
+    return layout.axes if isinstance(layout, RecordLayout) else 0
+
+
+def drop_item_axis(layout: ValueLayout, axis: int) -> ValueLayout:
+    """The layout of one item along an axis that all leaves have."""
+    match layout:
+        case LeafLayout():
+            return layout  # the types of leaves play no part in building a value
+        case UnionLayout(tag=tag):
+            tag = Tensor(tag.dtype, (*tag.shape[:axis], *tag.shape[axis + 1 :]))
+            return replace(layout, tag=tag, parts=tuple([drop_item_axis(p, axis) for p in layout.parts]))
+        case RecordLayout() | TupleLayout():
+            parts = tuple([drop_item_axis(p, axis) for p in layout.parts])
+            if isinstance(layout, TupleLayout):
+                return replace(layout, parts=parts)
+            return replace(layout, parts=parts, axes=max(layout.axes - 1, 0))
+        case _:
+            return layout
+
+
+def list_builder(count: int, items: Sequence[ValueBuilder], axis: int) -> ValueBuilder:
+    """A function from `count` leaves, which have the axis of the items, to a list of these."""
+
+    def build(leaves: Any) -> Any:
+        taken = [next(leaves) for _ in range(count)]
+        before = (slice(None),) * axis
+        return [make(iter([pytrees.index_array(leaf, (*before, i)) for leaf in taken])) for i, make in enumerate(items)]
+
+    return build
 
 
 def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuilder]) -> ValueBuilder:

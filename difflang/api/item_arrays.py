@@ -1,0 +1,78 @@
+"""Arrays of records and enums from Python: stacked values, and lists of values that are stacked for a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from difflang.base.diagnostics import InternalError
+from difflang.ir.tensor_types import Tensor, numpy_dtype
+from difflang.runtime import pytrees
+from difflang.types.language_types import LangType, RecordType, SumType, TupleType, VariantType, leaf_types
+
+
+class StackedLeaves(Struct, frozen=True):
+    """An input of the program that is stacked from leaves, along an axis."""
+
+    parts: tuple[LeafSource, ...]
+    axis: int
+
+
+class FilledLeaf(Struct, frozen=True):
+    """An input that is filled with one number: the tag of a variant, or zeros for the fields of others."""
+
+    number: int
+
+
+# Where an input of a program comes from: a leaf of the arguments by its index, or what is made of leaves.
+LeafSource = int | StackedLeaves | FilledLeaf
+
+
+class LeadingAxes(Struct):
+    """The axes that every leaf of an array of items has in front: their number, and once one is read, their sizes."""
+
+    count: int
+    shape: tuple[int, ...] | None = None
+    path: str = ""  # the leaf that was read first
+
+
+def read_source(source: LeafSource, leaves: Sequence[Any], type: Tensor | None) -> Any:
+    """The input that a source stands for, in a program that takes an array of this type there."""
+    if isinstance(source, int):
+        return leaves[source]
+    assert type is not None
+    dtype, shape = numpy_dtype(type.dtype), tuple([int(d) for d in type.shape if isinstance(d, int)])
+    if isinstance(source, FilledLeaf):
+        return np.full(shape, source.number, dtype)
+    item = Tensor(type.dtype, (*shape[: source.axis], *shape[source.axis + 1 :]))
+    parts = [read_source(part, leaves, item) for part in source.parts]
+    return pytrees.stack_arrays(parts, source.axis, dtype)
+
+
+def widened_sources(type: LangType, whole: LangType, sources: Iterator[LeafSource]) -> list[LeafSource]:
+    """The sources of a value's leaves, as those of a type that contains its type; see `widen_to_type`."""
+    match type, whole:
+        case ((VariantType() | SumType()), SumType()):
+            options = type.options if isinstance(type, SumType) else (type,)
+            tag = next(sources) if isinstance(type, SumType) else FilledLeaf(type.index)
+            own = {o.index: o for o in options if isinstance(o, VariantType)}
+            taken = {i: [next(sources) for _ in leaf_types(o)] for i, o in own.items()}
+            found: list[LeafSource] = [tag]
+            for option in whole.variants:
+                if option.index in own:
+                    found += widened_sources(own[option.index], option, iter(taken[option.index]))
+                else:
+                    found += [FilledLeaf(0)] * len(leaf_types(option))
+            return found
+        case (RecordType(fields=parts), RecordType(fields=wholes)) | (TupleType(items=parts), TupleType(items=wholes)):
+            pairs = zip(parts, wholes, strict=True)
+        case VariantType(fields=parts), VariantType(fields=wholes):
+            pairs = zip(parts, wholes, strict=True)
+        case SumType(), _:
+            raise InternalError(f"{type} is wider than {whole}")
+        case _:
+            return [next(sources) for _ in leaf_types(whole)]
+    return [source for part, of in pairs for source in widened_sources(part, of, sources)]
