@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, make_dataclass
 from functools import wraps
@@ -109,9 +109,12 @@ def unpickle_record(shape: RecordShape, values: tuple[Any, ...]) -> Any:
     return find_record_class(shape)(*values)
 
 
-def find_record_class(shape: RecordShape) -> type:
-    """The class of that shape from a loaded module; else one that only has its fields."""
-    return CLASSES.get(shape) or UNLOADED_CLASSES.setdefault(shape, record_class(shape, {}))
+def find_record_class(shape: RecordShape, methods: Mapping[str, Any] | None = None) -> type:
+    """The class of that shape from a loaded module; else one that only has its fields, and these methods."""
+    known = CLASSES.get(shape) or UNLOADED_CLASSES.get(shape)
+    if known is None or (methods and not hasattr(known, "__len__")):
+        known = UNLOADED_CLASSES[shape] = record_class(shape, dict(methods or {}))
+    return known
 
 
 def find_variant_class(variant: VariantShape) -> type:

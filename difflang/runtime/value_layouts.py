@@ -43,8 +43,7 @@ class TupleLayout(Struct, frozen=True):
 class RecordLayout(PartialEquality, frozen=True, eq=False):
     """A record, or a variant of an enum: then `enum` is the enum's name and `variant_number` its number in it.
 
-    `source_type` is the type that it was made from, if any, and `axes` counts those of an array of records. Neither is
-    stored.
+    `axes` counts those of an array of records. `source_type` is the type that it was made from, if any, and not stored.
     """
 
     shape: RecordShape
@@ -55,7 +54,9 @@ class RecordLayout(PartialEquality, frozen=True, eq=False):
     axes: int = 0
 
     def __str__(self) -> str:
-        return self.shape.name
+        leaf = next((leaf for leaf in leaves_of(self) if isinstance(leaf, LeafLayout)), None)
+        shape = leaf.type.shape[: self.axes] if leaf is not None else ()
+        return self.shape.name + (f"[{', '.join(map(str, shape))}]" if shape else "")
 
 
 class UnionLayout(Struct, frozen=True):
@@ -241,11 +242,12 @@ def item_axes(layout: ValueLayout) -> int:
 def drop_item_axis(layout: ValueLayout, axis: int) -> ValueLayout:
     """The layout of one item along an axis that all leaves have."""
     match layout:
-        case LeafLayout():
-            return layout  # the types of leaves play no part in building a value
+        case LeafLayout(type=type):
+            return replace(layout, type=without_axis(type, axis))
         case UnionLayout(tag=tag):
-            tag = Tensor(tag.dtype, (*tag.shape[:axis], *tag.shape[axis + 1 :]))
-            return replace(layout, tag=tag, parts=tuple([drop_item_axis(p, axis) for p in layout.parts]))
+            return replace(
+                layout, tag=without_axis(tag, axis), parts=tuple([drop_item_axis(p, axis) for p in layout.parts])
+            )
         case RecordLayout() | TupleLayout():
             parts = tuple([drop_item_axis(p, axis) for p in layout.parts])
             if isinstance(layout, TupleLayout):
@@ -253,6 +255,10 @@ def drop_item_axis(layout: ValueLayout, axis: int) -> ValueLayout:
             return replace(layout, parts=parts, axes=max(layout.axes - 1, 0))
         case _:
             return layout
+
+
+def without_axis(type: Tensor, axis: int) -> Tensor:
+    return Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
 
 
 def list_builder(count: int, items: Sequence[ValueBuilder], axis: int) -> ValueBuilder:

@@ -108,23 +108,31 @@ def sample_value(module: ModuleScope, type: tree.TypeExpr | None) -> str:
     match type:
         case tree.TypeTuple(items=items):
             return f"({', '.join(sample_value(module, t) for t in items)})"
+        case tree.TypeArray(item=item, axes=axes):
+            return sample_array(sample_value(module, item), axes)
         case tree.TypeName(path=path) | tree.TypeApply(path=path):
             decl = module.records.get(".".join(path))
             if decl is not None:
                 made = decl.variants[0] if isinstance(decl, tree.Enum) else decl
                 fields = ", ".join(f"{f.name} = {sample_value(module, f.type)}" for f in made.fields)
-                return f"{made.name}({fields})" if fields or isinstance(made, tree.Record) else made.name
+                one = f"{made.name}({fields})" if fields or isinstance(made, tree.Record) else made.name
+                return sample_array(one, type.args) if isinstance(type, tree.TypeApply) and not decl.generics else one
             number = {"bool": "true", "str": '"text"', "dim": "3", "key": "key(0)"}.get(
                 path[-1], "1" if path[-1] in DTYPES and DTYPES[path[-1]].is_integer else "1.0"
             )
-            for size in reversed(type.args) if isinstance(type, tree.TypeApply) else ():
-                count = size.value if isinstance(size, tree.TypeInt) and size.value <= 4 else 2
-                number = f"[{', '.join([number] * count)}]"
-            return number
+            return sample_array(number, type.args) if isinstance(type, tree.TypeApply) else number
         case tree.TypeFn():
             return "…"
         case _:
             return "1.0"
+
+
+def sample_array(item: str, axes: Sequence[tree.TypeExpr | tree.AnyShape]) -> str:
+    """An array of that item, with few of them along each axis."""
+    for size in reversed(axes):
+        count = size.value if isinstance(size, tree.TypeInt) and size.value <= 4 else 2
+        item = f"[{', '.join([item] * count)}]"
+    return item
 
 
 def fresh_name(name: str, module: ModuleScope) -> str:

@@ -17,12 +17,14 @@ from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.tools.emit import transitive_effects, typed_signature
+from difflang.types.dtype_variables import DTYPE_BOUNDS
 from difflang.types.language_types import LangType, RecordType, SumType, TextType, TupleType, VariantType
 from difflang.types.module_scope import ModuleScope
 
 STUB_HEADER = "# Written by `difflang stubs`"
 STUB_IMPORTS = """
 import typing as _t
+from collections.abc import Iterator as _Iterator
 from collections.abc import Mapping as _Mapping
 from collections.abc import Sequence as _Sequence
 from dataclasses import dataclass as _dataclass
@@ -105,6 +107,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         """A class of the fields, and a class of its tangent if that differs."""
         generics = generic_bounds(decl.generics)
         lines = ["", *self.made(decl.name, "", decl.fields, generics, decl.span.text, decl.doc)]
+        lines += [f"{INDENT}{line}" for line in item_methods(decl)]
         moving = [f for f in decl.fields if self.moves(f.type, generics)]
         kinds = [(self.tangent_class(f.type, generics), self.returned_type(f.type, generics)) for f in decl.fields]
         if len(moving) < len(decl.fields) or any(tangent != own for tangent, own in kinds):
@@ -200,13 +203,30 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
     def accepted_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """The Python type that an argument of a written type may have."""
+        if written is not None and (found := self.array_parts(written, generics)) is not None:
+            item, axes = self.accepted_type(found[0], generics), len(found[1])
+            return f"{item} | _Sequence[{item if axes == 1 else '_t.Any'}]" if item != "_t.Any" else item
         return self.type_text(written, generics, "_ArrayLike")
 
     def returned_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """The Python type of a result of a written type."""
         return self.type_text(written, generics, "_Array")
 
+    def array_parts(self, written: tree.TypeExpr, generics: Bounds) -> ItemArray | None:
+        """The item type and the axes of an array of records or enums; None for another type."""
+        match written:
+            case tree.TypeArray(item=item, axes=axes):
+                return item, axes
+            case tree.TypeApply(path=path, args=axes) if ".".join(path) not in generics:
+                decl = self.module.records.get(".".join(path))
+                return None if decl is None or decl.generics else (tree.TypeName(written.span, path), axes)
+            case _:
+                return None
+
     def type_text(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
+        if written is not None and (found := self.array_parts(written, generics)) is not None:
+            # The class of a record holds stacked arrays; an array of enums has a class of its own.
+            return self.type_text(found[0], generics, array) if not self.is_enum(found[0]) else "_t.Any"
         match written:
             case tree.TypeTuple(items=(only,)):
                 return self.type_text(only, generics, array)
@@ -214,6 +234,8 @@ class ModuleStub(Struct, frozen=True, eq=False):
                 return f"tuple[{', '.join(self.type_text(t, generics, array) for t in items) or '()'}]"
             case tree.TypeFn():
                 return "_Function"
+            case tree.TypeApply(path=(name,)) if name in generics and generics[name] not in DTYPE_BOUNDS:
+                return "_t.Any"  # an array of values of any type
             case tree.TypeName(path=path) | tree.TypeApply(path=path):
                 return self.named_type(".".join(path), generics, array)
             case _:
@@ -228,6 +250,10 @@ class ModuleStub(Struct, frozen=True, eq=False):
             return {"dim": "int", "str": "str"}[name]
         record = self.module.records.get(name)
         return self.class_name(record) if record is not None else "_t.Any"
+
+    def is_enum(self, written: tree.TypeExpr) -> bool:
+        named = isinstance(written, (tree.TypeName, tree.TypeApply))
+        return named and isinstance(self.module.records.get(".".join(written.path)), tree.Enum)
 
     def class_name(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
         """The class of a record or an enum, by its name in the stub."""
@@ -244,6 +270,8 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
     def tangent_class(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """The type of a gradient in such a value; empty if it has none."""
+        if written is not None and (found := self.array_parts(written, generics)) is not None:
+            return self.tangent_class(found[0], generics)
         match written:
             case tree.TypeTuple(items=(only,)):
                 return self.tangent_class(only, generics)
@@ -274,6 +302,8 @@ class ModuleStub(Struct, frozen=True, eq=False):
                 return "_Array"
             case TupleType(items=items):
                 return f"tuple[{', '.join(map(self.inferred_type, items)) or '()'}]"
+            case SumType(tag=Tensor(shape=(_, *_))):
+                return "_t.Any"
             case RecordType(decl=decl) | VariantType(decl=decl):
                 return self.class_name(decl) if not type.tangent else "_t.Any"
             case SumType(variants=(first, *_)):
@@ -285,6 +315,16 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
 
 Bounds = dict[str, str | None]
+ItemArray = tuple[tree.TypeExpr, tuple[tree.TypeExpr | tree.AnyShape, ...]]
+
+
+def item_methods(decl: tree.Record) -> Iterator[str]:
+    """The methods of a record's class for an array of such records."""
+    yield "def __len__(self) -> int: ..."
+    yield "def __getitem__(self, index: _t.Any) -> _t.Self: ..."
+    yield "def __iter__(self) -> _Iterator[_t.Self]: ..."
+    if all(f.name != "stack" for f in decl.fields):
+        yield from ("@classmethod", "def stack(cls, records: _Sequence[_t.Self]) -> _t.Self: ...")
 
 
 def generic_bounds(generics: Sequence[tree.Generic]) -> Bounds:

@@ -45,6 +45,7 @@ fn solve(f: (f64) -> f64, x0: f64, tol: f64 = 1e-9, steps: i32 = 50) -> f64 { x0
 fn cg[V: vec](A: V -o V, b: V) -> V { b }
 fn move[V: vec](x: V, dx: D(V)) -> (V, D(V)) = (x, dx)
 fn twice(f: (f64 -o f64) -> (f64) -> f64, g: () -> (f64, i32)) -> model.Net[d, f64[2]] = f(g)
+fn layers[T](x: Block[c][k, 2 * n], y: D(m.Block[c])[k], z: T[k] -> Body[3]) -> Block[f32, 3][k] where k > 0 = x
 host fn load(path: str) -> f64[3] { read_csv(path) }
 pub fn f(x: f32) -> f32 = x
 pub host fn f(x: f32) -> f32 = x

@@ -239,7 +239,7 @@ class _LayoutBuilder:
         assert at is not None
         return (self.join_parts(parts[: at + 1], ""), self.join_parts(parts[at + 1 : -1]), self.doc(parts[-1]))
 
-    lay_type_atom = lay_type_call = lay_type_tuple = lay_type_apply
+    lay_type_atom = lay_type_call = lay_type_array = lay_type_tuple = lay_type_apply
 
     def lay_bare_fn(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         if parts[-1].kind == "block":

@@ -13,7 +13,7 @@ from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
-from difflang.ir.symbolic_dims import dim_names
+from difflang.ir.symbolic_dims import Dim, dim_names
 from difflang.ir.tensor_types import DTYPES
 from difflang.ops.arrays.constants import const
 from difflang.passes.dce import dce
@@ -32,7 +32,7 @@ from difflang.types.language_types import (
     tangent_type,
 )
 from difflang.types.module_scope import GlobalName
-from difflang.unparse.fragments import CannotUnparse, Fragment, name_fragment
+from difflang.unparse.fragments import CannotUnparse, name_fragment
 from difflang.unparse.unparser import NamePool, Unparser
 
 RecordOrVariant = RecordType | VariantType
@@ -172,7 +172,18 @@ class DerivativeText(Struct, eq=False):
 
     def value(self, unparser: Unparser, result: LangType) -> str:
         values = iter(self.graph.results)
-        return value_text(result, lambda: unparser.full_shape(next(values)), self.records)
+
+        def leaf(index: Sequence[str]) -> str:
+            text = unparser.full_shape(next(values)).text
+            if not index:
+                return text
+            if not text.isidentifier():
+                name = unparser.names.fresh("items")
+                unparser.emit(f"let {name} = {text}")
+                text = name
+            return f"{text}[{', '.join(index)}]"
+
+        return ValueText(leaf, unparser.names.fresh, self.records).of(result)
 
     # ---- Runtime checks and verification
 
@@ -233,32 +244,53 @@ def grad_record_as_tuple(type: LangType) -> LangType:
     return type
 
 
-def value_text(
-    type: LangType, leaf: Callable[[], Fragment], given: Sequence[tuple[str, RecordOrVariant]], like: str = ""
-) -> str:
-    """The text of a value of that type: tuples as such, a record's tangent by its nonzero fields.
+class ValueText(Struct, frozen=True):
+    """The text of a value: tuples as such, a record's tangent by its nonzero fields, an array of records by its items.
 
-    `like` is the text of the primal value whose tangent it is.
+    `leaf` gives the text of the next leaf at an index, `fresh` a name that nothing has.
     """
-    match type:
-        case TupleType(items=items):
-            return f"({', '.join([value_text(t, leaf, given) for t in items])})"
-        case RecordType(tangent=tangent) | VariantType(tangent=tangent):
-            like = like or (primal_of_tangent(type, given) if tangent else "")
-            inner = f"{like}." if like and isinstance(type, RecordType) else ""
-            pairs = zip(type.names, type.fields, strict=True)
-            fields = ", ".join(
-                [f"{n} = {value_text(t, leaf, given, f'{inner}{n}' if inner else '')}" for n, t in pairs]
-            )
-            if tangent:
-                return f"zeros_like({like})" + (f" with ({fields})" if fields else "")
-            return f"{type.name if isinstance(type, VariantType) else type.decl.name}" + (
-                f"({fields})" if fields else ""
-            )
-        case _:
-            if isinstance(type, SumType) or len(leaf_types(type)) != 1:
-                raise CannotUnparse(f"a result of type {show_type(type)}")
-            return leaf().text
+
+    leaf: Callable[[Sequence[str]], str]
+    fresh: Callable[[str], str]
+    given: Sequence[tuple[str, RecordOrVariant]]
+
+    def of(self, type: LangType, index: tuple[str, ...] = (), like: str = "") -> str:
+        """The text of a value of that type; `like` is that of the primal value whose tangent it is."""
+        match type:
+            case TupleType(items=items):
+                return f"({', '.join([self.of(t, index) for t in items])})"
+            case RecordType(tangent=True) | VariantType(tangent=True):
+                return self.tangent(type, index, like)
+            case RecordType(axes=axes):
+                return self.items(type, axes[len(index) :], index)
+            case VariantType():
+                return self.call(type.name, type, index)
+            case _:
+                if isinstance(type, SumType) or len(leaf_types(type)) != 1:
+                    raise CannotUnparse(f"a result of type {show_type(type)}")
+                return self.leaf(index)
+
+    def tangent(self, type: RecordOrVariant, index: tuple[str, ...], like: str) -> str:
+        if index:
+            raise CannotUnparse(f"a tangent of {with_article(type.decl.name)} in an array of records")
+        like = like or primal_of_tangent(type, self.given)
+        inside = f"{like}." if isinstance(type, RecordType) else ""
+        pairs = zip(type.names, type.fields, strict=True)
+        fields = ", ".join([f"{n} = {self.of(t, (), inside and f'{inside}{n}')}" for n, t in pairs])
+        return f"zeros_like({like})" + (f" with ({fields})" if fields else "")
+
+    def items(self, type: RecordType, axes: Sequence[Dim], index: tuple[str, ...]) -> str:
+        """A record, or a comprehension for each axis of an array of them."""
+        names = [self.fresh("i") for _ in axes]
+        text = self.call(type.decl.name, type, (*index, *names))
+        for name, size in reversed([*zip(names, axes, strict=True)]):
+            text = f"[for {name} in 0..{size} => {text}]"
+        return text
+
+    def call(self, name: str, type: RecordOrVariant, index: tuple[str, ...]) -> str:
+        pairs = zip(type.names, type.fields, strict=True)
+        fields = ", ".join([f"{n} = {self.of(t, index)}" for n, t in pairs])
+        return f"{name}({fields})" if fields or isinstance(type, RecordType) else name
 
 
 def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOrVariant]]) -> str:

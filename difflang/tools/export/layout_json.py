@@ -31,10 +31,11 @@ def layout_to_json(layout: ValueLayout) -> Json:
             return ["key" if key else "array", str(type)]
         case TupleLayout(parts=parts):
             return ["tuple", list(map(layout_to_json, parts))]
-        case RecordLayout(shape=shape, parts=parts, enum=enum, variant_number=mark):
+        case RecordLayout(shape=shape, parts=parts, enum=enum, variant_number=mark, axes=axes):
             names, static = list(shape.fields), list(shape.static)
             about = {"module": shape.module, "name": shape.name, "fields": names, "static": static}
             about |= {"enum": enum, "mark": mark} if enum else {}
+            about |= {"axes": axes} if axes else {}
             return ["record", about, list(map(layout_to_json, parts))]
         case UnionLayout(variant_numbers=marks, parts=parts, tag=tag):
             return ["either", list(marks), list(map(layout_to_json, parts)), str(tag)]
@@ -87,9 +88,8 @@ def record_from_json(about: Json, inside: tuple[ValueLayout, ...]) -> RecordLayo
     called = (about["name"], *names, *[n for n in words[2:3] if n])
     if not all(is_safe_name(n) for n in called) or len(names) != len(inside):
         raise_damaged("a record has different fields")
-    return RecordLayout(
-        RecordShape(words[0], words[1], names, static), inside, words[2], natural_from_json(about.get("mark", 0))
-    )
+    shape, axes = RecordShape(words[0], words[1], names, static), natural_from_json(about.get("axes", 0))
+    return RecordLayout(shape, inside, words[2], natural_from_json(about.get("mark", 0)), axes=axes)
 
 
 def is_safe_name(name: str) -> bool:

@@ -38,6 +38,9 @@ fn heron(a: f64) -> f64 {
 fn down(x: f64) -> f64 = if x < 1 { x } else { x + down(x - 1) }
 fn area(s: Shape) -> f32 = match s { Circle(r) => pi * r^2, Box(w, h) => w * h }
 fn rolled(s: Shape, by: f32) -> Shape = if area(s) > by { s } else { Box(by, by) }
+fn layers(m: Layer[d][k], x: f32[d]) -> f32 = sum(for l in m => score(l, x[newaxis, ..])[0])
+fn heads(m: Layer[d][k]) -> Layer[d][k] = reverse(m)
+fn areas(s: Shape[n]) -> f32[n] = [for x in s => area(x)]
 fn told(x: f64) -> (f64, str) = (x * x, "x is {x:.2f}")
 fn draws(x: f32[3]) -> f32 = sum(x * normal(3))
 fn waves(z: c128[n]) -> f64 = sum(abs(fft(z)))
@@ -56,6 +59,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 2)).astype(np.float32)
 Y = np.ones(3, np.float32)
 LAYER = M.Layer(w=np.array([0.5, -1.0], np.float32), b=np.float32(0.25))
+LAYERS = M.Layer.stack([LAYER, LAYER, LAYER])
 NET = M.Net(first=LAYER, steps=np.int32(2), name="ann")
 A = RNG.standard_normal((3, 3))
 
@@ -81,6 +85,10 @@ CASES = [
     Case("down", (200.5,), 0),
     Case("area", (M.Box(np.float32(2.0), np.float32(3.0)),), "s"),
     Case("rolled", (M.Circle(np.float32(1.0)), np.float32(4.0))),
+    Case("layers", (LAYERS, X[0]), "m"),
+    Case("layers", ([LAYER, LAYER], X[0]), "x"),
+    Case("heads", ([vars(LAYER), LAYER],)),
+    Case("areas", ([M.Circle(np.float32(1.0)), M.Box(np.float32(2.0), np.float32(3.0))],)),
     Case("told", (1.25,)),
     Case("draws", (Y,), "x", np.array([1, 2], np.uint32)),
     Case("waves", (A[0] + 1j * A[1],), "z"),

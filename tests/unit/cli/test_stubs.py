@@ -33,6 +33,8 @@ fn loss(m: Net[d], x: f32[n, d], y: f32[n]) -> f32 = mean((x @ m.w + m.b - y)^2)
 fn pairs(p: Pair, k: dim, tol: f32 = 0.1) -> (Pair, i32) = (p, 3)
 fn total(p: Pair, q: Pair) -> f32 = p.a * sum(q.b)
 fn area(s: Shape) = match s { Circle(r) => r, Box(w, h) => w * h }
+fn heaviest(p: Pair[n], s: Shape[n]) -> Pair where n > 0 = p[argmax(p.a)]
+fn layers(m: Net[d][k]) -> Net[d][k] = m
 fn rolled(s: Shape) -> Shape = s
 fn noise(n: dim) -> f32[n] = normal(n)
 fn applied(f: (f32) -> f32, lambda: f32) -> f32 = f(lambda)
@@ -65,6 +67,14 @@ shapes.act(y)
 form: shapes.Shape = shapes.Box(w=1.0, h=2.0)
 assert_type(shapes.area(form), Array)
 assert_type(shapes.rolled(form), shapes.Shape)
+assert_type(shapes.heaviest([pair, pair], [form, form]), shapes.Pair)
+nets = shapes.layers([net])
+assert_type(nets, shapes.Net)
+assert_type(nets[0], shapes.Net)
+assert_type(shapes.layers(nets), shapes.Net)
+assert_type([n.b for n in nets], list[Array])
+assert_type(shapes.Pair.stack([pair, pair]), shapes.Pair)
+len(nets)
 assert_type(shapes.noise(3, key=np.zeros(2, np.uint32)), Array)
 assert_type(shapes.id(x), Array)
 shapes.total.hessian("p.a")(pair, pair)
@@ -97,6 +107,7 @@ shapes.loss.bind(d=2)(net, x)  # wrong
 shapes.pairs(shapes.Pair(a=1.0, b=x), 2.5)  # wrong
 shapes.loss.grad("m")(net, x, x).name  # wrong
 shapes.area(net)  # wrong
+shapes.layers([pair])  # wrong
 net.w = x  # wrong
 """
 

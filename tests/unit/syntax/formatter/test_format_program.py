@@ -38,6 +38,7 @@ def check(before: str, after: str, width: int = 100) -> None:
         ("float f64\nlet x = 1", "float f64\nlet x = 1\n"),
         ("import  math( sin,cos )\nimport a as b", "import math (sin, cos)\nimport a as b\n"),
         ("fn f ( x:f32[n+1] , k :dim=3 )->f32 = x[0]", "fn f(x: f32[n + 1], k: dim = 3) -> f32 = x[0]\n"),
+        ("fn f(x:B [c] [k,j],y: D( B[c] )[ k ])->B[c][k]=x", "fn f(x: B[c][k, j], y: D(B[c])[k]) -> B[c][k] = x\n"),
         ("fn f(x: f32[n]) where n>k,k>0 = x[0]", "fn f(x: f32[n]) where n > k, k > 0 = x[0]\n"),
         ("fn f() { }", "fn f() {}\n"),
         ("fn f(x: f32) -> f32 {x}", "fn f(x: f32) -> f32 { x }\n"),

@@ -93,11 +93,17 @@ fn checked(x: f64) -> f64 {
 }
 fn powers(x: f64, k: dim) -> f64[k] = [for i in 0..k => x ^ f64(i)]
 fn complexes(z: c128) -> f64 = real(z * z) + imag(z)
+fn through(m: Layer[d, d][k], x: f64[d]) -> f64 {
+  var y = x
+  for l in m { y = tanh(y @ l.w + l.b) }
+  sum(y)
+}
+fn scaled(m: Layer[i, o][j, k], s: f64) -> Layer[i, o][j, k] = m with (b = s * m.b)
 fn wide(x: f64[n, d], w: f64[k, d]) -> f64[n, k] = [for i, j => sum(for a => x[i, a] * w[j, a])]
 """
 FUNCTIONS = """
 book loss nested branch root counted along halting until early curve spread pairs filled picked table
-padded stacked normed solving shifted checked powers wide
+padded stacked normed solving shifted checked powers through wide
 """.split()  # noqa: SIM905 - a list of words
 MOST = {"powers": 11.0, "wide": 8.0}  # times the operations of the function, which are one or two here
 OFTEN = ("book", "loss", "branch", "root", "counted", "along", "stacked", "early")  # derived a second time
@@ -155,6 +161,7 @@ def test_functions_of_the_library(module: str, name: str) -> None:
         ("root", DeriveOptions(mode="jvp")),
         ("root", DeriveOptions(order=2)),
         ("table", DeriveOptions(mode="jvp", wrt="y")),
+        ("scaled", DeriveOptions(mode="jvp", wrt="s")),
     ],
 )
 def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions) -> None:
