@@ -127,7 +127,7 @@ class Expressions:
             lambda: f"f64(f32({self.integer()}) * 0.25)", lambda: self.from_record(depth), lambda: f"({one()} % 1.7)",
             lambda: f"0.4 * dot({self.array(depth - 1, 2)}, {self.array(depth - 1, 2)})", lambda: f"{{ let u = {one()}\n u * 0.8 }}",
             lambda: f"stop({one()}) * 0 + {one()}", lambda: f"0.1 * f64({self.integer()}) * {one()}",
-            lambda: self.from_sum(depth),
+            lambda: self.from_sum(depth), lambda: self.from_records(depth),
         ]  # fmt: skip
         if self.recursive and self.calls and self.order < 2:
             forms += [lambda: self.recursion(depth)] * 3
@@ -280,6 +280,67 @@ class Expressions:
             lambda: f"reading([{subject}, {self.sum(0)}][{self.integer()} % 2])",
         )  # fmt: skip
 
+    # ---- arrays of records and enums
+
+    def of_arrays(self, item: str) -> list[str]:
+        return [n for size in SIZES for n in self.names.of(f"{item}[{size}]")]
+
+    def record(self, depth: int) -> str:
+        known = self.names.of("Q")
+        if known and self.draw.random() < 0.3:
+            return self.draw.choice(known)
+        made = f"Q(x = {self.scalar(depth)}, v = {self.array(depth, 2)}, k = {self.integer()})"
+        return made if self.draw.random() < 0.7 else f"turning({made}, {self.scalar(0)})"
+
+    def items(self, item: str, depth: int, n: int) -> str:
+        """An array of `n` records `Q` or enums `S`."""
+        known, one_of = self.names.of(f"{item}[{n}]"), self.record if item == "Q" else self.sum
+        if known and self.draw.random() < 0.4:
+            return self.draw.choice(known)
+        listed = lambda: "[" + ", ".join(one_of(0) for _ in range(n)) + "]"
+        if depth <= 0:
+            return listed()
+        turn, all_of = ("turning", "turning_all") if item == "Q" else ("turned", "turned_all")
+        one, m = (lambda: self.items(item, depth - 1, n)), self.size()
+        forms: list[Callable[[], str]] = [
+            listed, listed, lambda: self.mapped_items(item, depth, n, turn), lambda: self.mapped_items(item, depth, n, turn),
+            lambda: f"reverse({one()})", lambda: f"{all_of}({one()}, {self.scalar(depth - 1)})", lambda: f"roll({one()}, {self.integer()})",
+            lambda: f"concat({self.items(item, depth - 1, n - 1)}, [{one_of(0)}])" if n > 1 else one(), lambda: f"concat({self.items(item, 0, m)}, {one()})[{m}..]",
+            lambda: f"({one()})[[{', '.join(self.index(n).replace('-1', '0') for _ in range(n))}]]", lambda: f"where({self.array(0, n)} > {self.scalar(0)}, {one()}, {one()})",
+            lambda: f"(if {self.boolean(0)} {{ {one()} }} else {{ {one()} }})", lambda: f"({one()} with (x = {self.array(depth - 1, n)}))" if item == "Q" else one(),
+        ]  # fmt: skip
+        return self.draw.choice(forms)()
+
+    def mapped_items(self, item: str, depth: int, n: int, turn: str) -> str:
+        form, over = self.draw.randrange(3), self.items(item, depth - 1, n)
+        if form == 0:
+            with self.binding((INT, "i")) as (i,):
+                return f"[for {i} in 0..{n} => {self.record(0) if item == 'Q' else self.sum(0)}]"
+        with self.binding((item, "q")) as (q,):
+            body = f"{turn}({q}, {self.scalar(depth - 1)})"
+            return f"[for {q} in {over} => {body}]" if form == 1 else f"map(|{q}| {body}, {over})"
+
+    def from_records(self, depth: int) -> str:
+        """A number made of an array of records or enums."""
+        n = self.size()
+        if self.draw.random() < 0.35:
+            over = self.items("S", depth - 1, n)
+            return self.pick(
+                lambda: f"mean(map(reading, {over}))", lambda: f"reading(({over})[{self.index(n)}])", lambda: f"reading(picked({over}, {self.integer()}))",
+            )  # fmt: skip
+        over, a = self.items("Q", depth - 1, n), self.scalar(0)
+        forms: list[Callable[[], str]] = [
+            lambda: f"mean(({over}).x)", lambda: f"weighed(({over})[{self.index(n)}])", lambda: f"weighed_all({over})",
+            lambda: f"reduce(|a, q| 0.5 * a + 0.4 * weighed(q), {a}, {over})", lambda: f"({over})[{self.index(n)}].v[{self.index(2)}]",
+            lambda: f"mean(({over}).v[.., {self.index(2)}])", lambda: f"weighed(picked({over}, {self.integer()}))",
+        ]  # fmt: skip
+        if self.order < 2:
+            forms += [
+                lambda: f"0.3 * mean(grad(weighed_all)({over}).x)", lambda: f"0.3 * grad(|q| {a} * weighed_all(q))({over})[{self.index(n)}].x",
+                lambda: f"weighed_all({over} + -0.1 * grad(weighed_all)({over}))",
+            ]  # fmt: skip
+        return self.draw.choice(forms)()
+
     def lambda_call(self, depth: int) -> str:
         g, a = self.function(depth - 1), self.scalar(depth - 1)
         known = self.names.of("fn")
@@ -355,9 +416,7 @@ class Expressions:
             case "pair":
                 return f"({self.scalar(depth)}, 0.5 * {self.scalar(0)})"
             case "Q":
-                known = self.names.of("Q")
-                made = f"Q(x = {self.scalar(depth)}, v = {self.array(depth, 2)}, k = {self.integer()})"
-                return self.draw.choice([*known, made, f"turning({made}, {self.scalar(0)})"])
+                return self.record(depth)
             case "P[2]":
                 tag = self.draw.choice(["once", "twice"])
                 return f'P(x = {self.scalar(depth)}, v = {self.array(depth, 2)}, k = {self.integer()}, tag = "{tag}")'

@@ -27,6 +27,18 @@ fn turned(s: S, t: f64) -> S = match s {
 record Q { x: f64, v: f64[2], k: i32 }
 fn turning(q: Q, t: f64) -> Q = q with (x = 0.5 * q.x + 0.3 * t, v = [0.6 * q.v[1], 0.5 * t], k = q.k + 1)
 fn weighed(q: Q) -> f64 = 0.4 * q.x + 0.3 * q.v[0] * q.v[1] + 0.1 * f64(q.k)
+fn turned_all(s: S[n], t: f64) -> S[n] = [for x in s => turned(x, t)]
+fn turning_all(qs: Q[n], t: f64) -> Q[n] {
+  var out = qs
+  for (i, q) in enumerate(qs) {
+    out[i].x = 0.5 * q.x + 0.3 * t
+    out[i].v[1] *= 0.6
+    if q.k > 2 { out[i] = turning(q, t) }
+  }
+  out
+}
+fn weighed_all(qs: Q[n]) -> f64 = sum(for q in qs => weighed(q)) / f64(n + 1)
+fn picked[T](xs: T[n], i: i32) -> T where n > 0 = xs[i % i32(n)]
 fn lift(g: (f64) -> f64, x: f64) -> f64 = 0.5 * g(0.5 * x)
 fn scaled(k: f64) -> (f64) -> f64 = |t| 0.5 * k * t
 fn energy(v: f64[n]) -> f64 = sum(v * v) / f64(n + 1)
@@ -64,6 +76,8 @@ class Writer(Recursion):
         total += [
             f"0.2 * ({n}.x + mean({n}.v))" for t in self.names.known if t.startswith("P[") for n in self.names.of(t)
         ]
+        total += [f"weighed_all({n})" for n in self.of_arrays("Q")]
+        total += [f"mean(map(reading, {n}))" for n in self.of_arrays("S")]
         total += [self.called(function, 1) for function in self.recursive]
         head = f"fn {name}({params[0]}: f64, {params[1]}: f64, {params[2]}: f64, {params[3]}: i32) -> f64 {{"
         return "\n".join([*self.above, head, *self.lines, f"  ({' + '.join(total)}) / {len(total)}", "}", ""])

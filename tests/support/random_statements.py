@@ -16,7 +16,7 @@ class Statements(Expressions):
         if self.dead and self.noise.random() < 0.4:
             self.unused()
         forms: list[Callable[[], None]] = [self.let, self.let, self.let, self.variable, self.variable, self.array_variable, self.record_variable, self.assign,
-                                           self.update_element, self.update_field, self.update_enum, self.function_, self.nested]  # fmt: skip
+                                           self.update_element, self.update_field, self.update_enum, self.update_items, self.function_, self.nested]  # fmt: skip
         if self.level < 2:
             forms += [self.if_, self.match_, self.for_, self.for_, self.for_, self.while_, self.writes]
         elif self.level < 3:
@@ -127,6 +127,29 @@ class Statements(Expressions):
             lambda: f"{e} = match {e} {{ One(t) => Two(t, {self.array(1, 2)}, {self.integer()} % 3), other => turned(other, {self.scalar(1)}) }}",
         ))  # fmt: skip
 
+    def update_items(self) -> None:
+        """An array of records or enums is made, or changed in some of its items."""
+        item = self.draw.choice("QQS")
+        known = [(n, name) for n in (1, 2, 3) for name in self.names.of(f"{item}[{n}]", mutable=True)]
+        if not known:
+            text = self.items(item, 2, n := self.size())
+            self.put(f"var {self.fresh(f'{item}[{n}]', 'q', mutable=True)} = {text}")
+            return
+        n, a = self.draw.choice(known)
+        low, i = self.draw.randrange(n), self.index(n)
+        forms: list[Callable[[], str]] = [
+            lambda: f"{a} = {self.items(item, 1, n)}", lambda: f"{a}[{low}..] = {self.items(item, 1, n - low)}",
+            lambda: f"{a}[{i}] = {self.record(1) if item == 'Q' else self.sum(1)}",
+        ]  # fmt: skip
+        if item == "Q":
+            forms += [
+                lambda: f"{a}[{i}].x += 0.3 * {self.scalar(1)}", lambda: f"{a}[{i}].v[{self.index(2)}] = {self.scalar(1)}", lambda: f"{a}[{i}].v = {self.array(1, 2)}",
+                lambda: f"{a}.x = {self.array(1, n)}", lambda: f"{a}[{i}] = turning({a}[{i}], {self.scalar(1)})", lambda: f"{a}[{low}..].x *= 0.7", lambda: f"{a}[{i}].k += 1",
+                lambda: f"{a}[[{low}, {self.integer()} % {n}]].x += 0.2 * {self.array(0, 2)}", lambda: f"{a}[{i}] += -0.1 * grad(weighed)({a}[{i}])",
+                lambda: f"{a} += -0.1 * grad(weighed_all)({a})",
+            ]  # fmt: skip
+        self.put(self.draw.choice(forms)())
+
     def match_(self) -> None:
         """A statement with a case for each variant; some of them do nothing."""
         subject = self.sum(1)
@@ -180,7 +203,8 @@ class Statements(Expressions):
             self.put(f"return {self.value(self.result, 1)}")
 
     def for_(self) -> None:
-        form, n = self.draw.randrange(5), self.size()
+        form, n = self.draw.randrange(6), self.size()
+        records = self.items("Q", 1, n) if form == 5 else ""
         text, xs, ys = self.fresh(vector(n), "y") if form == 4 else "", self.array(1, n), self.array(1, n)
         if text:
             self.names.known[vector(n)].remove(text)
@@ -193,6 +217,8 @@ class Statements(Expressions):
             head = f"for {self.fresh(INT, 'i')} in 0..{limit} {{"
         elif form == 2:
             head = f"for {self.fresh(F, 'e')} in {xs} {{"
+        elif form == 5:
+            head = f"for ({self.fresh(F, 'e')}, {self.fresh('Q', 'q')}) in zip({xs}, {records}) {{"
         else:
             head = f"for ({self.fresh(F, 'e')}, {self.fresh(F, 'e')}) in zip({xs}, {ys}) {{"
         self.loops.append("yield" if text else "for")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from msgspec.structs import replace
 
 from difflang.base.source import Source
 from difflang.syntax import tree
@@ -49,7 +51,8 @@ BUILTINS: dict[str, Callable[..., Value]] = {
     "logsumexp": vector(sp.logsumexp), "dot": lambda x, y: np.sum(x * y), "reverse": lambda x: x[::-1], "fill": lambda n, x: np.full(n, x),
     "transpose": np.transpose, "reshape": lambda x, shape: np.reshape(x, [int(n) for n in shape]), "outer": np.outer, "softmax": softmax,
     "stack": lambda *xs, axis=0: np.stack(xs, int(axis)), "concat": lambda *xs: np.concatenate(xs), "zip": lambda *xs: list(zip(*xs, strict=True)),
-    "map": lambda f, xs: np.array([f(x) for x in xs]),
+    "i32": lambda x: np.asarray(x, np.int32)[()], "map": lambda f, xs: array_of([f(x) for x in xs]), "roll": lambda xs, n: np.roll(xs, int(n)), "enumerate": lambda xs: list(enumerate(xs)),
+    "reduce": lambda f, start, xs: reduce(f, xs, start),
 }  # fmt: skip
 
 NOTHING = {"max": -math.inf, "min": math.inf, "any": False, "all": True}  # of nothing
@@ -64,13 +67,28 @@ QUESTIONS: dict[str, Callable[[Value, Value], Value]] = {
 }  # fmt: skip
 
 
+def array_of(items: list[Value]) -> Value:
+    """An array of numbers, or of the dicts of records and enums."""
+    found = np.empty(len(items), object) if items and isinstance(items[0], dict) else np.array(items)
+    found[:] = items
+    return found
+
+
+def of_items(x: Value) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype == object
+
+
 def added(a: Value, b: Value, sign: int) -> Value:
+    if of_items(a):
+        return array_of([added(x, y, sign) for x, y in zip(a, b, strict=True)])
     if isinstance(a, dict):  # value + change of it
         return a | {k: added(a[k], v, sign) for k, v in b.items()}
     return a + sign * b
 
 
 def times(a: Value, b: Value) -> Value:
+    if of_items(b):
+        return array_of([times(a, v) for v in b])
     if isinstance(b, dict):
         return {k: a * v for k, v in b.items()}
     return a * b
@@ -89,11 +107,19 @@ def directional(f: Callable[[Value], Value], x: Value, dx: Value, h: float = 2e-
 
 
 def gradient(f: Callable[[Value], Value], x: Value) -> Value:
+    if of_items(x):
+        return array_of([gradient(lambda v, i=i: f(replaced(x, (i,), v)), item) for i, item in enumerate(x)])
     if isinstance(x, dict):
         return {k: gradient(lambda v, k=k: f(x | {k: v}), x[k]) for k in x if is_float(x[k])}
     x = np.asarray(x, float)
     basis = np.eye(x.size).reshape(x.size, *x.shape)
     return np.array([directional(f, x, e) for e in basis]).reshape(x.shape)[()]
+
+
+def replaced(array: Value, where: tuple[Value, ...], value: Value) -> Value:
+    found = np.array(array, copy=True)
+    found[where] = value
+    return found
 
 
 def is_float(x: Value) -> bool:
@@ -192,7 +218,7 @@ class Reference:
         return tuple(self.value(x, scopes) for x in e.items)
 
     def arrayexpr(self, e: tree.ArrayExpr, scopes: list[Scope]) -> Value:
-        return np.array([self.value(x, scopes) for x in e.items])
+        return array_of([self.value(x, scopes) for x in e.items])
 
     def lambda__(self, e: tree.Lambda, scopes: list[Scope]) -> Value:
         return self.lambda_(e, flat(scopes))
@@ -208,10 +234,14 @@ class Reference:
         return lambda x: directional(f, x, 1.0)
 
     def member(self, e: tree.Member, scopes: list[Scope]) -> Value:
-        return self.value(e.base, scopes)[e.name]
+        base = self.value(e.base, scopes)
+        return np.array([item[e.name] for item in base]) if of_items(base) else base[e.name]
 
     def with_(self, e: tree.With, scopes: list[Scope]) -> Value:
-        return self.value(e.base, scopes) | {a.name: self.value(a.value, scopes) for a in e.fields}
+        found = self.value(e.base, scopes)
+        for a in e.fields:
+            found = with_field(found, a.name or "", self.value(a.value, scopes))
+        return found
 
     def call(self, e: tree.Call, scopes: list[Scope]) -> Value:
         named = {a.name: self.value(a.value, scopes) for a in e.args if a.name is not None}
@@ -253,7 +283,7 @@ class Reference:
         return self.value(case.body, [*scopes, found])
 
     def arraycomprehension(self, e: tree.ArrayComprehension, scopes: list[Scope]) -> Value:
-        return np.array(list(self.items(e.comprehension, scopes)))
+        return array_of(list(self.items(e.comprehension, scopes)))
 
     def items(self, e: tree.Comprehension, scopes: list[Scope], depth: int = 0) -> Iterable[Value]:
         if depth == len(e.iterators):
@@ -299,10 +329,15 @@ class Reference:
         self.store(e.target, self.value(e.value, scopes), scopes)
 
     def update(self, e: tree.Update, scopes: list[Scope]) -> None:
-        if e.op in REPEATED and isinstance(e.target, tree.Index):
-            array = np.array(self.value(e.target.base, scopes), copy=True)
-            REPEATED[e.op].at(array, self.where(e.target, scopes), self.value(e.value, scopes))
-            self.store(e.target.base, array, scopes)
+        base, index = e.target, e.target
+        if isinstance(e.target, tree.Member) and isinstance(index := e.target.base, tree.Index):
+            base = replace(e.target, base=index.base)  # `ps[i].x` is `ps.x[i]`
+        elif isinstance(index, tree.Index):
+            base = index.base
+        if e.op in REPEATED and isinstance(index, tree.Index) and not of_items(found := self.value(base, scopes)):
+            array = np.array(found, copy=True)
+            REPEATED[e.op].at(array, self.where(index, scopes), self.value(e.value, scopes))
+            self.store(base, array, scopes)
             return
         old = self.value(e.target, scopes)
         self.store(e.target, ARITHMETIC[e.op](old, self.value(e.value, scopes)), scopes)
@@ -315,11 +350,9 @@ class Reference:
                 for item, part in zip(items, value, strict=True):
                     self.store(item, part, scopes)
             case tree.Member(base=base, name=name):
-                self.store(base, self.value(base, scopes) | {name: value}, scopes)
+                self.store(base, with_field(self.value(base, scopes), name, value), scopes)
             case tree.Index(base=base):
-                array = np.array(self.value(base, scopes), copy=True)
-                array[self.where(target, scopes)] = value
-                self.store(base, array, scopes)
+                self.store(base, replaced(self.value(base, scopes), self.where(target, scopes), value), scopes)
             case _:
                 raise TypeError(type(target))
 
@@ -330,7 +363,7 @@ class Reference:
             bind(e.pattern, item, inner)
             if not self.goes_on(e.body, [*scopes, inner]):
                 break
-        return np.array(found)
+        return array_of(found)
 
     def yield_(self, e: tree.Yield, scopes: list[Scope]) -> None:
         self.look("yielded", scopes).append(self.value(e.value, scopes))
@@ -378,6 +411,13 @@ class Left(Exception):
 for _name in ("With", "If", "For", "While", "Yield", "Lambda", "Break", "Continue", "Return"):  # words of Python
     _mine = {"If": "if__", "Lambda": "lambda__"}.get(_name, f"{_name.lower()}_")
     setattr(Reference, _name.lower(), getattr(Reference, _mine))
+
+
+def with_field(value: Value, name: str, field: Value) -> Value:
+    """A record, or an array of records, with another field."""
+    if of_items(value):
+        return array_of([item | {name: x} for item, x in zip(value, field, strict=True)])
+    return value | {name: field}
 
 
 def int_of(x: Value) -> int:
