@@ -17,11 +17,11 @@ def entry(name: str, swap: tuple[str, str]) -> Any:
 
 TRAINING = {
     "char_transformer": """
-fn start() -> Model[28, 32, 4, 8, 64] = init(28, 32, 4)
-fn first(m: Model[c, d, h, k, f]) -> Moments[D(Model[c, d, h, k, f])] = moments(m)
+fn start() -> Model[28, 32, 4, 8, 64, 2] = init(28, 32, 4, 2)
+fn first(m: Model[c, d, h, k, f, l]) -> Moments[D(Model[c, d, h, k, f, l])] = moments(m)
 fn trained(
-  m: Model[c, d, h, k, f], seen: Moments[D(Model[c, d, h, k, f])], text: i32[b, n + 1], rate: f32
-) -> (f32, Model[c, d, h, k, f], Moments[D(Model[c, d, h, k, f])]) {
+  m: Model[c, d, h, k, f, l], seen: Moments[D(Model[c, d, h, k, f, l])], text: i32[b, n + 1], rate: f32
+) -> (f32, Model[c, d, h, k, f, l], Moments[D(Model[c, d, h, k, f, l])]) {
   let (value, slope) = value_and_grad(loss)(m, text)
   let (next, now) = adam(m, slope, seen, rate = rate)
   (value, next, now)

@@ -57,11 +57,10 @@ class Block(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Two blocks between letters and letters."""
+    """Blocks between letters and letters."""
 
     letters: Embedding
-    block1: Block
-    block2: Block
+    blocks: Block  # its arrays have the axis of the blocks in front
     norm: Norm
     out: Dense
 
@@ -96,7 +95,9 @@ def apply(m: Block, x: jax.Array) -> jax.Array:
 def loss(m: Model, text: jax.Array) -> jax.Array:
     """The mean surprise of a letter, given those before it."""
     x = jnp.asarray(m.letters.table)[text[:, :-1]]
-    z = m.out(layer_norm(m.norm, apply(m.block2, apply(m.block1, x))))
+    for i in range(len(m.blocks.norm1.scale)):
+        x = apply(jax.tree.map(lambda leaf, i=i: leaf[i], m.blocks), x)
+    z = m.out(layer_norm(m.norm, x))
     return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(z), text[:, 1:, None], axis=-1))
 
 
@@ -119,6 +120,7 @@ def arguments(dtype: type = np.float64, b: int = 3, n: int = 12, d: int = 8, h: 
         return Block(norm1=norm(), attention=a, norm2=norm(), up=up, down=down)
 
     letters = Embedding(table=draw(28, d))
-    m = Model(letters=letters, block1=block(), block2=block(), norm=norm(), out=Dense.drawn(rng, d, 28, dtype))
+    blocks = jax.tree.map(lambda *leaves: np.stack(leaves), block(), block())
+    m = Model(letters=letters, blocks=blocks, norm=norm(), out=Dense.drawn(rng, d, 28, dtype))
     text = table("sonnets.csv")
     return m, text[: b * (n + 1)].reshape(b, n + 1).astype(np.int32)
