@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+import difflang
 from support.language import answer, codes, ran
 from support.values import compare
 
@@ -164,3 +167,42 @@ def test_the_host_goes_through_items() -> None:
         "let qs = for p in ps { yield p with (m = 2.0 * p.m) }\nlet rs: B[2][3] = qs\nprint(rs.m, rs[0])\n"
     )
     assert lines == ["0 8.0", "1 2.0", "[0.0, 16.0, 4.0] B(b = [1.0, 2.0], m = 0.0)"]
+
+
+LAYERS = """float f64
+record Layer[c] { w: f64[c, c], b: f64[c] }
+record Net[c, k] { layers: Layer[c][k], out: f64[c] }
+fn step(w: f64[c, c], b: f64[c], x: f64[c]) -> f64[c] = x + tanh(w @ x + b)
+@STRATEGY
+fn by_items(m: Net[c, k], x: f64[c]) -> f64 {
+  var y = x
+  for p in m.layers { y = step(p.w, p.b, y) }
+  dot(m.out, y)
+}
+@STRATEGY
+fn by_fields(m: Net[c, k], x: f64[c]) -> f64 {
+  var y = x
+  for (w, b) in zip(m.layers.w, m.layers.b) { y = step(w, b, y) }
+  dot(m.out, y)
+}
+"""
+
+
+def gradient(source: str, name: str, layers: int) -> str:
+    """The graph of the gradient, as it is lowered, by numbers instead of names."""
+    spec = f"Net[3, {layers}]"
+    text = getattr(difflang.loads(source), name).grad().ir("optimized", spec, "f64[3]")
+    names = dict.fromkeys(re.findall(r"%[\w.]+", text))
+    numbers = {name: f"%{i}" for i, name in enumerate(names)}
+    return re.sub(r"%[\w.]+", lambda found: numbers[found[0]], text).replace("by_fields", "by_items")
+
+
+@pytest.mark.parametrize("strategy", ["full", "sqrt", "every, steps = 4", "revolve, slots = 3", "auto"])
+def test_a_loop_over_layers_is_the_loop_over_their_fields(strategy: str) -> None:
+    source = LAYERS.replace("STRATEGY", f"checkpoint({strategy})")
+    assert gradient(source, "by_items", 17) == gradient(source, "by_fields", 17)
+
+
+def test_a_graph_does_not_grow_with_the_layers() -> None:
+    source = LAYERS.replace("@STRATEGY\n", "")
+    assert gradient(source, "by_items", 20).replace("20", "48") == gradient(source, "by_items", 48)
