@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import index_items, leaf_subscripts, read_indexed
-from difflang.elaborate.arrays.subscripts import Subscripts, evaluate_subscripts
+from difflang.elaborate.arrays.subscripts import SubscriptPart, Subscripts, evaluate_subscripts
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
@@ -45,11 +45,28 @@ def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
             if variable_term(cx, name) is not before:
                 inside = reread_lvalue(cx, inside)
                 subs = rebase_subscripts(cx, subs, lvalue_value(cx, inside))
-            return Lvalue(target, None, inside, subs)
+            return element_lvalue(target, inside, subs)
         case _:
             raise cx.error(
                 "DL0207", "this cannot be assigned to", target.span, "", "assign to a variable, a field or an element"
             )
+
+
+def element_lvalue(node: tree.Index, inside: Lvalue, subs: Subscripts) -> Lvalue:
+    """The element of an lvalue; `a[i][j]` is `a[i, j]`, so that only that element changes."""
+    outer = inside.subs
+    if outer is None or inside.base is None or not all(map(is_point_or_axis, outer.parts)) or outer.mask is not None:
+        return Lvalue(node, None, inside, subs)
+    # Positions would move their axes to where they meet the points, and a mask counts its axes.
+    if subs.mask is not None or any(p.where is not None or p.new_axis for p in subs.parts):
+        return Lvalue(node, None, inside, subs)
+    rest = iter(subs.parts)
+    parts = tuple([part if part.size is None else next(rest) for part in outer.parts])
+    return Lvalue(node, None, inside.base, replace(outer, parts=(*parts, *rest), span=subs.span))
+
+
+def is_point_or_axis(part: SubscriptPart) -> bool:
+    return part.full_axis or (part.size is None and part.where is None and not part.new_axis)
 
 
 def field_lvalue(cx: ElabContext, node: tree.Member, inside: Lvalue) -> Lvalue:
