@@ -34,6 +34,9 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    add_axes,
+    drop_axes,
+    leaf_types,
     show_type,
 )
 from difflang.types.type_resolver import declared_bounds
@@ -138,6 +141,8 @@ class StateDictLoader(Struct, eq=False):
     def select_variants(self, type: LangType, path: str) -> LangType:
         """The type with each enum narrowed to the variant that the file names. Errors: DL0704, DL0706."""
         match type:
+            case SumType(tag=Tensor(shape=(_, *_))):
+                return type
             case VariantType() | SumType():
                 option = self.variant(type, path)
                 inside = join_path(path, option.name)
@@ -244,6 +249,8 @@ def apply_leaf_types(
                 next(leaves)  # its name
             fields = tuple(apply_leaf_types(t, leaves, records) for t in type.fields)
             found = replace(type, fields=fields)
+            if isinstance(found, RecordType) and found.axes:
+                return apply_item_axes(found, records)
             home = AnnotationResolver(Unifier(), records).lookup_for(type.decl)
             names = AnnotationResolver(Unifier(), home, {}, declared_bounds(type.decl))
             declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
@@ -257,3 +264,15 @@ def apply_leaf_types(
             return TupleType(tuple(apply_leaf_types(t, leaves, records) for t in items))
         case _:
             return next(leaves)
+
+
+def apply_item_axes(type: RecordType, records: Callable[[str], tree.Record | tree.Enum | None]) -> LangType:
+    """The type of an array of records with the axes that its leaves have, and its records applied to their sizes."""
+    rank = len(type.axes)
+    axes = next((leaf.shape[:rank] for leaf in leaf_types(type)), type.axes)
+    item = drop_axes(replace(type, axes=axes), rank)
+    return add_axes(apply_leaf_types(item, iter(stored_leaves(item)), records), axes)
+
+
+def stored_leaves(type: LangType) -> list[LangType]:
+    return [leaf for _, leaf in leaf_paths(type)]

@@ -71,6 +71,32 @@ def test_a_model_comes_back(format: str, tmp_path: Path) -> None:
     assert first == second and size == "4"
 
 
+LAYERS = """record Layer[c] { w: f32[c, c], b: f32 }
+record Net[c, k] { layers: Layer[c][k], out: f32[c] }
+fn total(m: Net[c, k]) -> f32 = sum(for l in m.layers => l.b * sum(l.w)) + sum(m.out)
+let m = Net(layers = [for i in 0..3 => Layer(w = f32(i) * ones(2, 2), b = 0.5)], out = [1.0, 2.0])
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_arrays_of_records_come_back(format: str, tmp_path: Path) -> None:
+    installed(format)
+    lines = ran(
+        tmp_path,
+        f'{LAYERS}save("m.{format}", m)\nlet n: Net[c, k] = load("m.{format}")\nsave("l.{format}", m.layers)\n'
+        f'let l: Layer[2][k] = load("l.{format}")\nprint(m)\nprint(n)\nprint(total(n), l[k - 1].w[0], k, c)\n',
+    )
+    assert lines[0] == lines[1] and lines[2] == "9.0 [2.0, 2.0] 3 2"
+
+
+def test_arrays_of_other_records_are_refused(tmp_path: Path) -> None:
+    source = f'{LAYERS}save("l.npz", m.layers)\n'
+    assert said(tmp_path, f'{source}let l: Layer[2][4] = load("l.npz")\n')[0] == "DL0705"
+    assert said(tmp_path, f'{source}let l: Layer[3] = load("l.npz")\n')[0] == "DL0705"
+    laws = 'enum Law { Spring(k: f32), Free }\nsave("l.npz", [Spring(1.0), Free])\n'
+    assert said(tmp_path, laws)[0] == "DL0711"
+
+
 ENUMS = """enum Kind[n] { On(w: f32[n]), Off }
 enum Shape { Circle(r: f32), Box(w: f32, tag: (i32, str)), Empty, Both(a: Kind[3], b: Kind[2]) }
 record P[n] { shape: Shape, k: f32, kind: Kind[n] }
