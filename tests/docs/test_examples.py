@@ -132,6 +132,7 @@ PROMISED: dict[str, Callable[[str], bool]] = {
         abs(numbers(r"sum of squares (\S+), certified 5642\.7082397", said)[0] - 5642.7082397) < 1e-6
     ),
     "pendulum": lambda said: bool(re.search(r"length 1\.2[45]\d m, friction 0\.(19|20)\d /s;.*$", said)),
+    "springs": lambda said: numbers(r"step 600: off by (\S+)", said)[0] < 0.001,
     "char_transformer": lambda said: numbers(r"step  499: (\S+) bits", said)[0] < 1.8,
     "vae_digits": lambda said: sum(numbers(r"   80 +(\S+) +(\S+)", said)) < 25,
     "neural_ode": lambda said: numbers(r"step  999: error (\S+)", said)[0] < 0.03,
