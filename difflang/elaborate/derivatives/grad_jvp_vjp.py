@@ -13,7 +13,14 @@ from difflang.elaborate.derivatives.jacobians import hessian, hessian_vector_pro
 from difflang.elaborate.derivatives.linear_functions import linearize
 from difflang.elaborate.derivatives.scalar_derivative import scalar_derivative, taylor_coefficients
 from difflang.elaborate.derivatives.tangents import tangent_numbers_along, tangent_term
-from difflang.elaborate.derivatives.traced_functions import TracedFunction, emit_jvp, emit_vjp, trace_function, wrt_part
+from difflang.elaborate.derivatives.traced_functions import (
+    TracedFunction,
+    emit_jvp,
+    emit_vjp,
+    of_loss,
+    trace_function,
+    wrt_part,
+)
 from difflang.elaborate.derivatives.wrt import (
     WrtPath,
     check_distinct,
@@ -79,7 +86,7 @@ def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArg
         warn_if_lost(cx, f, traced, args, wrt)
         return apply_jvp(cx, traced, args, wrt, tangents)
     yield require_real_result(cx, str(code), f, traced, args, wrt)
-    warn_if_lost(cx, f, traced, args, wrt)
+    warn_if_lost(cx, f, of_loss(traced), args, wrt)
     return apply_grad(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
@@ -113,15 +120,17 @@ def apply_grad(
     *,
     with_value: bool,
 ) -> Term:
+    """The gradient of a real result; of `(loss, …)` that of the loss, with all of it as the value."""
     result = traced.result
-    assert isinstance(result, Array)
+    loss = result.items[0] if isinstance(result, Tuple) else result
+    assert isinstance(loss, Array)
     cx.builder.span = args.span
-    one = cx.builder.const(1, result.tensor)
-    values, cts = emit_vjp(cx, traced, [one], args.span)
+    one = cx.builder.const(1, loss.tensor)
+    values, cts = emit_vjp(cx, traced, [one], args.span, only_first=isinstance(result, Tuple))
     parts = iter(cts)
     grads = [cotangent_term(cx, args.items[p][0], path, parts) for p, path in wrt]
     found = gradient_record(code.wrt, grads)
-    return Tuple((Array(values[0]), found)) if with_value else found
+    return Tuple((with_leaves(result, iter(values)), found)) if with_value else found
 
 
 def gradient_record(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.byte_sizes import tightest_limit
 from difflang.base.source import Span
@@ -93,6 +94,17 @@ def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPa
     return TracedFunction(graph, points, consts, result, bool(word), inside, within)
 
 
+def of_loss(traced: TracedFunction) -> TracedFunction:
+    """The function that gives only the first item of a result `(loss, …)`; any other function itself."""
+    if not isinstance(traced.result, Tuple):
+        return traced
+    return replace(traced, graph=traced.graph.with_results(traced.graph.results[:1]), result=traced.result.items[0])
+
+
+def is_real_scalar(term: Term) -> bool:
+    return isinstance(term, Array) and not term.tensor.shape and prune_dtype(term.tensor.dtype).is_float
+
+
 def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
     """The argument with its differentiable numbers (under a path of fields) replaced by params of the region."""
     if path:
@@ -157,10 +169,17 @@ def default_result_dtypes(cx: ElabContext, result: Term) -> None:
 # ---- Derivative equations
 
 
-def emit_vjp(cx: ElabContext, traced: TracedFunction, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
-    """The `vjp` equation: the function's results, and a cotangent for each point."""
+def emit_vjp(
+    cx: ElabContext, traced: TracedFunction, cts: Sequence[Value], span: Span, *, only_first: bool = False
+) -> tuple[Values, Values]:
+    """The `vjp` equation: the function's results, and a cotangent for each point.
+
+    If `only_first`, the one cotangent given is that of the first result.
+    """
     wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
-    attrs = {"limit": traced.memory_limit} if traced.memory_limit else {}
+    attrs: dict[str, Any] = {"limit": traced.memory_limit} if traced.memory_limit else {}
+    if only_first:
+        attrs["seeded"] = (True,) + (False,) * (len(traced.graph.results) - 1)
     return emit_derivative(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
 
 

@@ -10,12 +10,11 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.tangents import has_tangent
-from difflang.elaborate.derivatives.traced_functions import TracedFunction, trace_function
+from difflang.elaborate.derivatives.traced_functions import TracedFunction, is_real_scalar, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath
 from difflang.elaborate.reports.loss_messages import differentiable_substitute, loss_labels, loss_reason
-from difflang.elaborate.terms import Array, Closure, Term, leaves, type_of
+from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import show_type
 from difflang.types.type_errors import DeferCheck
@@ -26,7 +25,9 @@ def require_real_result(
 ) -> Walk[None]:
     """Errors: DL0402 for a gradient of a result that is not a real scalar, with the steps that lost the derivative."""
     result = traced.result
-    if isinstance(result, Array) and not result.tensor.shape and prune_dtype(result.tensor.dtype).is_float:
+    if operator.startswith("value_and_grad") and isinstance(result, Tuple) and result.items:
+        result = result.items[0]
+    if is_real_scalar(result):
         return
     message = f"`{operator}` takes a function whose result is a real number"
     if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:

@@ -41,11 +41,17 @@ def jvp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask) -
     return *results, *tangent_types(results)
 
 
-def vjp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, limit: int = 0) -> tuple[Type, ...]:
+def vjp_type(
+    same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, limit: int = 0, seeded: Mask = ()
+) -> tuple[Type, ...]:
     """vjp(*xs, *cts) {f} -> *ys, *ct_xs."""
     (f,) = regions
     params, results = f.type
-    require_same_types(same, "vjp", types, [*params, *tangent_types(results)])
+    same.require(
+        len(seeded) in (0, len(results)), "vjp: `seeded` has {} entries for {} results", len(seeded), len(results)
+    )
+    moving = tangent_types([t for t, s in zip(results, seeded, strict=True) if s] if seeded else results)
+    require_same_types(same, "vjp", types, [*params, *moving])
     return *results, *wrt_tangent_types(same, "vjp", f, wrt)
 
 
@@ -61,7 +67,9 @@ def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     """The primal, then its transposed tangent, in the graph of the equation."""
     (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
-    cts = spread_by_mask(operands[n:], differentiable_mask([r.type for r in f.results]))
+    seeded = eqn.attrs.get("seeded") or (True,) * len(f.results)
+    moving = differentiable_mask([r.type for r in f.results])
+    cts = spread_by_mask(operands[n:], tuple([m and s for m, s in zip(moving, seeded, strict=True)]))
     ys, back = ad.pull(f, builder, operands[:n], wrt, cts)
     return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
 
@@ -112,8 +120,9 @@ vjp = OPS.declare(
         reject_unexpanded("vjp"),
         traits=("not holomorphic",),
         derivative=DerivativeOperator(vjp_expand),
-        doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names. The whole program
-        is to take at most `limit` bytes, if it is not 0.""",
+        doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names, where each result that
+        has a tangent has the cotangent given, or only those that `seeded` names. The whole program is to take at most
+        `limit` bytes, if it is not 0.""",
     )
 )
 jet = OPS.declare(
