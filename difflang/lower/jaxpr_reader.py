@@ -232,11 +232,16 @@ def instruction_kind(name: str, reads: ArrayValues) -> InstructionKind:
 
 
 def callee_jaxpr(eqn: Any) -> Any:
-    """The jaxpr that an equation calls, if it is a call."""
+    """The jaxpr that an equation calls on its operands for its results, if it is a call. A kernel has references and
+    a grid of its own: it is one instruction.
+    """
     if eqn.primitive.name in CONTROL_FLOW or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
         return None
     found = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)
-    return getattr(found, "jaxpr", found)
+    inner = getattr(found, "jaxpr", found)
+    if inner is None or (len(inner.invars), len(inner.outvars)) != (len(eqn.invars), len(eqn.outvars)):
+        return None
+    return inner
 
 
 def is_outlined(eqn: Any) -> bool:

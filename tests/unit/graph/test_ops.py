@@ -331,6 +331,9 @@ def test_a_kernel_of_pallas() -> None:
 
     cube(lower=lower, lower_cpu=lambda x: lower(x, interpret=True))
     assert dg.check_op("cube").right
+    with dg.build("g", x="f64[3]") as b:
+        b.output(b.cube(b.x))
+    assert b.graph.memory().account.peak == 48
     cube(lower=lower, replace=True)
     f = difflang.loads("extern op cube(x: f64[n]) -> f64[n]\nfn f(x: f64[n]) -> f64 = sum(cube(x))").f
     assert "2 | fn f" in refused("DL1271", "Only interpret mode is supported on CPU", lambda: f(X))

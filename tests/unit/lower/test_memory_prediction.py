@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
+from jax.experimental.pallas import pallas_call, run_state
 
 from difflang.base.source import Source
 from difflang.driver.checked_program import check_program
 from difflang.ir.graph import Graph
 from difflang.lower import fusion_model as kernels_module
 from difflang.lower.buffer_assignment import Buffer, BufferAssignment, reuse_result_buffers
+from difflang.lower.jaxpr_reader import read_jaxpr
 from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.runtime.compile import compile_graph
 from difflang.runtime.predict_memory import predict_memory
@@ -123,6 +128,38 @@ def test_every_line_is_accounted_for() -> None:
     places = {b.source_line for b in found.live_at_peak() if b.role == "between" and b.bytes}
     assert places and all(place is not None and place[0] == "layers" for place in places)
     assert sum(b.bytes for b in found.live_at_peak()) == found.peak
+
+
+def pallas_kernel(x: jax.Array) -> jax.Array:
+    def kernel(x: Any, out: Any) -> None:
+        out[...] = x[...] * x[...]
+
+    return pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(2,), interpret=True)(x)
+
+
+@jax.custom_jvp
+def called(x: jax.Array) -> jax.Array:
+    return x * x
+
+
+called.defjvp(lambda primals, tangents: (called(*primals), 2.0 * primals[0] * tangents[0]))
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (pallas_kernel, ["array"]),
+        (lambda x: run_state(lambda ref: ref.__setitem__(0, 1.0))(x), ["array"]),
+        (called, ["fused"]),
+        (jax.checkpoint(called), ["fused"]),
+    ],
+    ids=["kernel", "references", "custom derivative", "checkpoint"],
+)
+def test_only_calls_are_inlined(function: Callable[[jax.Array], Any], kinds: list[str]) -> None:
+    """A kernel has references for params, and gives nothing."""
+    read = read_jaxpr(jax.make_jaxpr(function)(jnp.ones(4)).jaxpr)
+    assert [step.kind for step in read.steps] == kinds
+    assert [value.bytes for value in (*read.takes, *read.gives)] == [16, 16]
 
 
 def test_the_room_of_a_result_is_lent_to_one_after_the_other() -> None:
