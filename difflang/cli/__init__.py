@@ -153,7 +153,7 @@ def main() -> None:
 )
 @click.option("--processes", is_flag=True, help="Each device of the dataflow machine in a process of its own.")
 @click.option("--hosts", metavar="HOST:PORT,…", help="Workers for the devices from 1, started by `difflang worker`.")
-@click.option("--timeline", type=FILE, help="Write the last run of the dataflow machine as a trace for Chrome.")
+@click.option("--timeline", type=FILE, help="Write all runs of the dataflow machine as a trace for Chrome.")
 @device_option
 @seed_option
 @float_option

@@ -10,7 +10,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from select import select
@@ -166,16 +166,16 @@ class Cluster:
                 worker.connection.close()
 
     def run(
-        self, graph: Graph, placement: Placement, arrays: Sequence[Any], options: RunOptions
+        self, graph: Graph, place: Callable[[Graph], Placement], arrays: Sequence[Any], options: RunOptions
     ) -> tuple[list[Any], RunStatistics]:
-        """The results of a graph, and what happened on all devices. The placement is read when the graph is new.
+        """The results of a graph, and what happened on all devices. `place` places a graph that is new.
 
         Errors: DL1233 if it calls a Python function; DL1261 if a worker fails or is silent, or all wait for each other.
         """
         if self.heartbeat is None:
             self.start()
         if graph not in self.programs:
-            self.send_graph(graph, placement)
+            self.send_graph(graph, place(graph))
         number, program = self.programs[graph]
         return ClusterRun(self, number, program, arrays, options).run()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from difflang.base.source_files import read_source
-from difflang.dataflow.executor import Firing
+from difflang.dataflow.executor import Observer
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import automatic_placement, placement_in_program, read_placement
-from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, run_dataflow
+from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, RunTotals, run_dataflow
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import TextSink, discard_text
 
@@ -26,18 +26,18 @@ Place = Callable[[Graph, Mapping[Eqn, int]], Mapping[Eqn, int]]
 class Machine:
     """Evaluates graphs with finished sizes, like the interpreter. `place` says which device computes each equation.
 
-    With a cluster, devices are processes. `runs` says what happened in each run; if `record`, `firings` are those of
-    the devices in this process in the latest one.
+    With a cluster, devices are processes. `last_run` says what happened in the latest run, `totals` in all together.
+    `observe` sees each node that fires.
     """
 
     def __init__(
         self, devices: int = 1, place: Place | None = None, parallel_iterations: int = 32, *,
-        swap_above: int | None = None, cluster: Cluster | None = None, record: bool = False,
+        swap_above: int | None = None, cluster: Cluster | None = None, observe: Observer | None = None,
     ) -> None:  # fmt: skip
         self.devices, self.place, self.parallel_iterations = devices, place, parallel_iterations
-        self.swap_above, self.cluster, self.record = swap_above, cluster, record
-        self.runs: list[RunStatistics] = []
-        self.firings: list[Firing] = []
+        self.swap_above, self.cluster, self.observe = swap_above, cluster, observe
+        self.last_run: RunStatistics | None = None
+        self.totals = RunTotals()
         self.programs: dict[Graph, DataflowProgram] = {}
 
     def placement(self, graph: Graph) -> Mapping[Eqn, int]:
@@ -55,14 +55,13 @@ class Machine:
 
     def evaluate(self, graph: Graph, *arrays: Any, text_sink: TextSink = discard_text) -> Sequence[Any]:
         """The graph's results. Errors: as `program`, and DL1261 if a process fails."""
-        self.firings.clear()
-        observe = self.firings.append if self.record else None
-        options = RunOptions(self.parallel_iterations, self.swap_above, observe=observe, text_sink=text_sink)
+        options = RunOptions(self.parallel_iterations, self.swap_above, observe=self.observe, text_sink=text_sink)
         if self.cluster is None:
             results, found = run_dataflow(self.program(graph), arrays, options)
         else:
-            results, found = self.cluster.run(graph, self.placement(graph), arrays, options)
-        self.runs.append(found)
+            results, found = self.cluster.run(graph, self.placement, arrays, options)
+        self.last_run = found
+        self.totals.add(found)
         return results
 
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Self
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import Span
@@ -72,6 +72,35 @@ class RunStatistics(Struct, frozen=True):
     @property
     def span(self) -> int:
         return len(self.widths)
+
+
+class RunTotals(Struct):
+    """What happened in all runs of a program: their sums, and the largest of what is counted at once."""
+
+    runs: int = 0
+    fired: Counter[str] = field(default_factory=Counter)
+    dead: Counter[str] = field(default_factory=Counter)
+    lines: Counter[str] = field(default_factory=Counter)
+    work: int = 0
+    span: int = 0
+    widest: int = 0
+    most_iterations: int = 0
+    swapped_out: int = 0
+    swapped_in: int = 0
+    swapped_bytes: int = 0
+
+    def add(self, run: RunStatistics) -> None:
+        """Count one more run."""
+        self.runs += 1
+        for total, counted in ((self.fired, run.fired), (self.dead, run.dead), (self.lines, run.lines)):
+            total.update(counted)
+        self.work += run.work
+        self.span += run.span
+        self.swapped_out += run.swapped_out
+        self.swapped_in += run.swapped_in
+        self.widest = max([self.widest, *run.widths])
+        self.most_iterations = max(self.most_iterations, run.most_iterations)
+        self.swapped_bytes = max(self.swapped_bytes, run.swapped_bytes)
 
 
 class LineNames:

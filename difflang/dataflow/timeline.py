@@ -33,6 +33,16 @@ def chrome_trace(firings: Sequence[Firing]) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
 
+def in_order(firings: Sequence[Firing]) -> list[Firing]:
+    """The firings by when they began, so that each Send comes before its Recv, which ends within it."""
+    return sorted(firings, key=lambda f: (f.begin, -f.end))
+
+
+def without_values(firing: Firing) -> Firing:
+    """The firing as a trace needs it, so that a long program does not keep the arrays of all its tokens."""
+    return firing._replace(inputs=(), tokens=[t._replace(value=None) for t in firing.tokens])
+
+
 def tag_text(tag: Tag) -> str:
     """`2.0`: the third iteration of the outer frame, the first of the inner one."""
     return ".".join(map(str, tag))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from difflang.base.byte_sizes import parse_bytes
 from difflang.base.errors import classify_errors
 from difflang.base.source import Source
+from difflang.dataflow.executor import Firing
 from difflang.dataflow.machine import Machine
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.dataflow.placement import automatic_placement, placement_error, read_placement
@@ -22,6 +23,7 @@ from difflang.graph.graph_view import Equation, GraphView
 from difflang.graph.run_graph import GraphProgram, RunContext, run_graph
 from difflang.ir.graph import Eqn
 from difflang.ir.graph import Graph as IrGraph
+from difflang.ir.interpreter import TextSink, discard_text
 from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph
 from difflang.passes.substitute_dims import has_symbolic_dims
 from difflang.syntax.placed_spans import MAX_DEVICES
@@ -71,9 +73,11 @@ class DataflowMachine:
             way = 'a function of an equation, the text of a placement, or "auto"'
             raise graph_error("DL1260", f"{place!r} is no placement", help=f"`place` is {way}")
         self.graph, self.devices, self.place = graph, devices, place
+        self._firings: list[Firing] = []  # of the latest run
         self._machine = Machine(
-            devices, self._placement, parallel_iterations, swap_above=options.limit_of_stacks(), record=options.record
-        )
+            devices, self._placement, parallel_iterations, swap_above=options.limit_of_stacks(),
+            observe=self._firings.append if options.record else None,
+        )  # fmt: skip
         self._can_fail = can_fail
         if isinstance(place, str) and place != "auto":
             with classify_errors():
@@ -96,7 +100,7 @@ class DataflowMachine:
     @property
     def last_run(self) -> RunStatistics | None:
         """What happened in the latest run; None before it."""
-        return self._machine.runs[-1] if self._machine.runs else None
+        return self._machine.last_run
 
     def _placement(self, graph: IrGraph, said: Mapping[Eqn, int]) -> Mapping[Eqn, int]:
         """Errors: DL1260 for a device that is not there, or another value in its place."""
@@ -147,12 +151,16 @@ class DataflowMachine:
 
     def timeline(self) -> str:
         """The latest run as a trace that Chrome and Perfetto open. Errors: DL1260 without a record of one."""
-        if not self._machine.firings:
+        if not self._firings:
             way = "make the machine with `g.dataflow(…, record=True)`, and call `run(…)`"
             raise graph_error("DL1260", "no run was recorded", help=way)
-        return chrome_trace(self._machine.firings)
+        return chrome_trace(self._firings)
 
     def _make(self, graph: IrGraph, context: RunContext, can_fail: bool) -> GraphProgram:
         program = GraphProgram(graph, context, can_fail)
-        program.evaluate = self._machine.evaluate
+        program.evaluate = self._evaluate
         return program
+
+    def _evaluate(self, graph: IrGraph, *arrays: Any, text_sink: TextSink = discard_text) -> Sequence[Any]:
+        self._firings.clear()
+        return self._machine.evaluate(graph, *arrays, text_sink=text_sink)

@@ -17,7 +17,7 @@ from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.dataflow.executor import Firing
 from difflang.dataflow.machine import Machine
-from difflang.dataflow.timeline import chrome_trace, token_lines
+from difflang.dataflow.timeline import chrome_trace, in_order, token_lines
 from difflang.driver.capacity_for_call import with_fitted_capacity
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
@@ -101,8 +101,10 @@ def trace_declaration(
     if options.machine is None:
         return trace_entry(call.session, call.text, call.entry, call.arrays, call.inputs, options)
     graph = graph_without_checks(call.session, call.entry, call.arrays)
+    firings: list[Firing] = []
+    options.machine.observe = firings.append
     options.machine.evaluate(finalize_graph(graph, pipeline=INTERPRET), *call.arrays)
-    return TokenTrace(call.text, tuple(options.machine.firings), options.rows)
+    return TokenTrace(call.text, tuple(in_order(firings)), options.rows)
 
 
 class CallAtValues(Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +18,7 @@ from difflang.base.wording import aligned_rows, count_of
 from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
+    from difflang.dataflow.executor import Firing
     from difflang.dataflow.machine import Machine
 
 
@@ -40,7 +40,7 @@ def placed_machine(devices: int | None, place: str | None) -> Machine:
 
     if place is not None and (devices or 1) == 1:
         raise click.UsageError("--place needs several devices: --devices N")
-    return Machine(devices or 1, placement_by_name(place, devices or 1), record=True)
+    return Machine(devices or 1, placement_by_name(place, devices or 1))
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
     """
     from difflang.dataflow.coordinator import TOKEN_VARIABLE, Cluster
     from difflang.dataflow.machine import Machine, placement_by_name
-    from difflang.dataflow.timeline import chrome_trace
+    from difflang.dataflow.timeline import chrome_trace, without_values
 
     devices, hosts = request.devices or 1, parse_hosts(request.hosts)
     if hosts and len(hosts) != devices - 1:
@@ -64,22 +64,24 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
         raise click.UsageError("--processes and --place need several devices: --devices N")
     place = placement_by_name(request.place, devices)
     with Cluster(devices, hosts) if hosts or request.processes else nullcontext() as cluster:
-        record = profile or request.timeline is not None
+        firings: list[Firing] = []
         machine = Machine(
             devices,
             place,
             request.parallel_iterations or 32,
             swap_above=request.swap_above,
             cluster=cluster,
-            record=record,
+            observe=None if request.timeline is None else lambda firing: firings.append(without_values(firing)),
         )
         try:
             yield machine
         finally:  # what happened matters most where the program fails
             if profile:
                 click.echo(f"\n{machine_report(machine)}", err=True)
-            if request.timeline is not None:
-                write_or_report(request.timeline, chrome_trace(machine.firings).encode())
+            if firings and request.timeline is not None:
+                write_or_report(request.timeline, chrome_trace(firings).encode())
+            elif request.timeline is not None:
+                click.echo(f"nothing ran on the dataflow machine: {request.timeline} is not written", err=True)
 
 
 def parse_hosts(text: str | None) -> list[tuple[str, int]]:
@@ -95,27 +97,25 @@ def parse_hosts(text: str | None) -> list[tuple[str, int]]:
 
 def machine_report(machine: Machine) -> str:
     """What happened in the runs of a program: how often nodes fired, work, span, and the lines that did most work."""
-    if not machine.runs:
+    totals = machine.totals
+    if not totals.runs:
         return "nothing ran on the dataflow machine"
-    fired, dead, by_line = Counter[str](), Counter[str](), Counter[str]()
-    for run in machine.runs:
-        fired += run.fired
-        dead += run.dead
-        by_line += run.lines
-    work, span = sum(r.work for r in machine.runs), sum(r.span for r in machine.runs)
-    widest = max(max(r.widths, default=0) for r in machine.runs)
+    average = totals.work / max(totals.span, 1)
     lines = [
-        f"{count_of(len(machine.runs), 'run')} on {count_of(machine.devices, 'device')}",
-        f"work {work:,} equations, span {span:,}: {work / max(span, 1):.1f} side by side on average, {widest} at most",
-        f"at most {count_of(max(r.most_iterations for r in machine.runs), 'iteration')} of a loop under way",
+        f"{count_of(totals.runs, 'run')} on {count_of(machine.devices, 'device')}",
+        f"work {totals.work:,} equations, span {totals.span:,}: {average:.1f} side by side on average, "
+        f"{totals.widest} at most",
+        f"at most {count_of(totals.most_iterations, 'iteration')} of a loop under way",
     ]
     if machine.swap_above is not None:
-        out, back = sum(r.swapped_out for r in machine.runs), sum(r.swapped_in for r in machine.runs)
-        used = format_bytes(max(r.swapped_bytes for r in machine.runs))
-        lines.append(f"{count_of(out, 'value')} of stacks swapped out to files of {used}, {back:,} read back")
+        moved = f"swapped out to files of {format_bytes(totals.swapped_bytes)}, {totals.swapped_in:,} read back"
+        lines.append(f"{count_of(totals.swapped_out, 'value')} of stacks {moved}")
     lines.append("")
-    by_kind = [("node", "fired", "dead"), *[(k, f"{n:,}", f"{dead[k]:,}") for k, n in fired.most_common()]]
-    most = [(line, f"{count:,}") for line, count in by_line.most_common(10)]
+    by_kind = [
+        ("node", "fired", "dead"),
+        *[(k, f"{n:,}", f"{totals.dead[k]:,}") for k, n in totals.fired.most_common()],
+    ]
+    most = [(line, f"{count:,}") for line, count in totals.lines.most_common(10)]
     return "\n".join([*lines, *aligned_rows(by_kind, {0}), "", *aligned_rows([("", "equations"), *most], {0})])
 
 

@@ -9,6 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
+from difflang.dataflow import timeline
+from difflang.dataflow.executor import Firing
+from difflang.dataflow.machine import Machine
+from difflang.dataflow.timeline import chrome_trace
 
 PROGRAM = """\
 fn f(x: f64[n], k: i32) -> f64 {
@@ -62,6 +66,45 @@ def test_the_profile_and_the_timeline_of_a_run_that_fails(folder: Path) -> None:
     found = call("run", "g.dfl", "--engine", "dataflow", "--profile", "--timeline", "run.json")
     assert found.exit_code == 3 and "side by side" in found.output
     assert json.loads((folder / "run.json").read_text())["traceEvents"]
+
+
+def test_the_timeline_has_all_runs_and_no_values(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Firing] = []
+    monkeypatch.setattr(timeline, "chrome_trace", lambda firings: (kept.extend(firings), chrome_trace(firings))[1])
+    (folder / "g.dfl").write_text(PROGRAM.replace("print(", "let y = f(x, 2)\nlet z = f(x, 3)\nprint(y) # "), "utf-8")
+    call("run", "g.dfl", "--engine", "dataflow", "--timeline", "run.json")
+    names = [e["name"] for e in json.loads((folder / "run.json").read_text())["traceEvents"]]
+    assert names.count("sin") >= 2 * 2 + 2 * 3
+    assert all(token.value is None for firing in kept for token in (*firing.inputs, *firing.tokens))
+
+
+def test_a_timeline_without_runs_leaves_the_file_alone(folder: Path) -> None:
+    (folder / "run.json").write_text("kept", encoding="utf-8")
+    (folder / "wrong.dfl").write_text("let x = y\n", encoding="utf-8")
+    found = call("run", "wrong.dfl", "--engine", "dataflow", "--timeline", "run.json")
+    assert found.exit_code == 1 and "run.json is not written" in found.output
+    assert (folder / "run.json").read_text() == "kept"
+
+
+def test_a_profile_alone_observes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    observed: list[object] = []
+    evaluate = Machine.evaluate
+    monkeypatch.setattr(Machine, "evaluate", lambda m, *a, **k: (observed.append(m.observe), evaluate(m, *a, **k))[1])
+    assert "side by side" in call("run", "f.dfl", "--engine", "dataflow", "--profile").output
+    assert observed and set(observed) == {None}
+
+
+def test_a_trace_has_each_send_before_its_recv(folder: Path) -> None:
+    options = "--dataflow", "--devices", "2", "--place", "place", "--rows", "1000"
+    lines = call("trace", "f.dfl:f", "x=[0.9, 0.8]", "k=2", *options).output.splitlines()
+    under_way: list[str] = []
+    for line in lines:
+        what = line.split(" on ")[0].partition(" ")[2]
+        if what.startswith("Send"):
+            under_way.append(what.removeprefix("Send"))
+        elif what.startswith("Recv"):
+            under_way.remove(what.removeprefix("Recv"))
+    assert len(lines) > 20 and not under_way
 
 
 def test_stages_pictures_and_traces(folder: Path) -> None:

@@ -18,7 +18,7 @@ from difflang.dataflow.machine import Machine
 from difflang.dataflow.nodes import DataflowNode
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
-from difflang.dataflow.run_dataflow import RunOptions, run_dataflow
+from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, run_dataflow
 
 FLOW = """
 fn choose(x: f64) -> f64 = if x > 0.0 { sin(x) } else { 2.0 * x }
@@ -92,7 +92,8 @@ def test_iterations_under_way_are_bounded_and_counted() -> None:
     for most in (1, 3, 32):
         machine = Machine(parallel_iterations=most)
         machine.evaluate(graph.ir, np.arange(20.0))
-        found.append(machine.runs[0].most_iterations)
+        assert machine.last_run is not None
+        found.append(machine.last_run.most_iterations)
     assert found[:2] == [1, 3]
     assert 3 < found[2] <= 21
 
@@ -100,12 +101,29 @@ def test_iterations_under_way_are_bounded_and_counted() -> None:
 def test_work_and_span_of_a_map_and_of_a_loop() -> None:
     machine = Machine()
     machine.evaluate(MODULE.squares.graph("f64[8]").ir, np.arange(8.0))
-    alike = machine.runs[0]
+    alike = machine.last_run
+    assert alike is not None
     assert max(alike.widths) >= 8 and alike.work > 5 * alike.span
+    runs = [alike]
     for steps in (4, 9):
         machine.evaluate(MODULE.steps.graph().ir, np.float64(0.5), np.int32(steps))
-    few, many = machine.runs[1:]
+        assert machine.last_run is not None
+        runs.append(machine.last_run)
+    few, many = runs[1:]
     assert (many.span - few.span, many.work - few.work) == (10, 10)  # a sine and a product in each step
+
+
+def test_totals_are_those_of_all_runs() -> None:
+    machine, runs = Machine(), list[RunStatistics]()
+    for steps in (9, 4):
+        machine.evaluate(MODULE.steps.graph().ir, np.float64(0.5), np.int32(steps))
+        assert machine.last_run is not None
+        runs.append(machine.last_run)
+    long, short = runs
+    totals = machine.totals
+    assert (totals.runs, totals.work, totals.span) == (2, long.work + short.work, long.span + short.span)
+    assert (totals.fired, totals.lines) == (long.fired + short.fired, long.lines + short.lines)
+    assert (totals.widest, totals.most_iterations) == (max(long.widths), long.most_iterations)
 
 
 @pytest.mark.parametrize("devices", [1, 3])

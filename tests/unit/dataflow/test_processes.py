@@ -102,25 +102,27 @@ def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.Mon
             want = evaluate(graph, np.float64(0.6), np.int32(4), text_sink=lambda _, t, to=wanted: to.append(t))
             assert [x.tobytes() for x in map(np.asarray, got)] == [x.tobytes() for x in want]
             assert printed == wanted
-            assert machine.runs[0].fired["Send"] > 5
+            assert machine.last_run is not None and machine.last_run.fired["Send"] > 5
             alone = Machine(2, lambda g, _, seed=seed: random_placement(g, 2, seed))
             alone.evaluate(graph, 0.6, np.int32(4))
-            one, other = alone.runs[0], machine.runs[0]
+            one, other = alone.last_run, machine.last_run
+            assert one is not None
             assert (one.fired, one.dead, one.widths) == (other.fired, other.dead, other.widths)
     assert said == []
 
 
-def test_a_graph_is_sent_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_is_placed_and_sent_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
     send = Connection.send
     monkeypatch.setattr(Connection, "send", lambda c, m, v=None: (sent.append(m.get("kind", "")), send(c, m, v))[1])
     with worker(monkeypatch) as (address, _), Cluster(2, [address]) as cluster:
-        machine = Machine(2, lambda g, _: random_placement(g, 2, 1), cluster=cluster)
+        placed: list[Graph] = []
+        machine = Machine(2, lambda g, _: (placed.append(g), random_placement(g, 2, 1))[1], cluster=cluster)
         graph = finished(MODULE.long)
         for steps in (1, 2, 3):
             (got,) = machine.evaluate(graph, 0.5, np.int32(steps))
             assert got == evaluate(graph, np.float64(0.5), np.int32(steps))[0]
-    assert (sent.count("graph"), sent.count("run")) == (1, 3)
+    assert (sent.count("graph"), sent.count("run"), len(placed)) == (1, 3, 1)
 
 
 def test_a_worker_that_is_killed_is_named() -> None:

@@ -100,7 +100,7 @@ def test_workers_swap_too() -> None:
     with Cluster(2) as cluster:
         machine = Machine(2, read_placement(Source("p", "rest = 1"), 2), swap_above=0, cluster=cluster)
         machine.evaluate(graph, X, np.int32(3))
-    assert machine.runs[0].swapped_out >= 3
+    assert machine.last_run is not None and machine.last_run.swapped_out >= 3
 
 
 def test_memory_of_dead_values_is_free_again() -> None:
