@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from select import select
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,90 +21,12 @@ from difflang.dataflow.lower_to_dataflow import Placement
 from difflang.dataflow.nodes import DataflowProgram
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
-from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
+from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Inbox, RemoteNetwork, run_until_idle
 from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, collect_results
-from difflang.dataflow.wire_format import Connection, Message, WireError, prove_token
+from difflang.dataflow.wire_format import Message, WireError
+from difflang.dataflow.worker_handle import FAILURE_CODE, TOKEN_VARIABLE, WorkerHandle, spawn_worker
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
-from difflang.ir.op import OPS
-
-TOKEN_VARIABLE = "DIFFLANG_WORKER_TOKEN"
-START_SECONDS = 30.0  # a worker imports the package first
-END_SECONDS = 0.5  # a process that has closed its connection ends within this
-PACKAGE_FOLDER = str(Path(__file__).resolve().parents[2])
-LOCALHOST = "127.0.0.1"
-FAILURE_CODE = "DL1261"
-
-
-class WorkerHandle:
-    """The coordinator's end of a worker, for one device."""
-
-    def __init__(self, device: int, address: tuple[str, int], process: subprocess.Popen[str] | None) -> None:
-        self.device, self.address, self.process = device, address, process
-        self.connection: Connection | None = None
-        self.status: Message = {}  # what it said last when it had nothing to do
-        self.forwarded = 0  # tokens sent to it
-
-    def __str__(self) -> str:
-        process = f"process {self.process.pid} at " if self.process is not None else ""
-        return f"the worker of device {self.device} ({process}{self.address[0]}:{self.address[1]})"
-
-    def connect(self, token: str) -> Connection:
-        """Errors: DL1261 if nobody is there, or someone who does not know the token."""
-        try:
-            sock = socket.create_connection(self.address, timeout=START_SECONDS)
-            connection = Connection(sock)
-            prove_token(connection, token, first=True, seconds=START_SECONDS)
-        except (OSError, WireError) as error:
-            self.fail(str(error))
-        self.connection = connection
-        return connection
-
-    def send(self, message: Message, value: Any = None) -> None:
-        """Errors: DL1261 if it is gone."""
-        assert self.connection is not None
-        try:
-            self.connection.send(message, value)
-        except WireError as error:
-            self.fail(str(error))
-
-    def fail(self, why: str) -> NoReturn:
-        status = None
-        if self.process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                status = self.process.wait(timeout=END_SECONDS)
-        ended = f"; its exit status is {status}" if status is not None else ""
-        message = f"{self} failed: {why}{ended}"
-        raise DifflangError(Diagnostic(FAILURE_CODE, message, helps=("the other workers of the run were stopped",)))
-
-
-def spawn_worker(device: int, token: str) -> WorkerHandle:
-    """A worker in a new process of this machine, which says where it listens once it has started."""
-    # Ops that modules of Python declare are declared by them in that process too.
-    modules = sorted({op.module for op in OPS.values()} & sys.modules.keys() - {"__main__"})
-    plugins = [f"--plugin={module}" for module in modules]
-    command = [sys.executable, "-m", "difflang", "worker", "--listen", f"{LOCALHOST}:0", "--once", *plugins]
-    # What lies in the current folder must not stand in for a module; an interrupt is for this process, which ends them.
-    found = os.pathsep.join([PACKAGE_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, TOKEN_VARIABLE: token, "PYTHONSAFEPATH": "1", "PYTHONPATH": found}
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    return WorkerHandle(device, (LOCALHOST, 0), process)
-
-
-def wait_for_address(worker: WorkerHandle) -> None:
-    """Errors: DL1261 if a process of this machine does not say in time where it listens."""
-    process = worker.process
-    if process is None:
-        return
-    assert process.stdout is not None
-    ready, _, _ = select([process.stdout], [], [], START_SECONDS)
-    said = process.stdout.readline() if ready else ""
-    host, colon, port = said.strip().rpartition(" ")[2].rpartition(":")
-    if not colon or not port.isdecimal():
-        worker.fail("it did not start" if ready else f"it did not start in {START_SECONDS:g} seconds")
-    worker.address = (host, int(port))
 
 
 class Cluster:
@@ -121,26 +39,41 @@ class Cluster:
         self.devices, self.hosts, self.timeout = devices, hosts, timeout
         self.inbox = Inbox()
         self.workers: dict[int, WorkerHandle] = {}
-        self.heartbeat: Heartbeat | None = None
+        self.started = self.closed = False
         self.programs: dict[Graph, tuple[int, DataflowProgram]] = {}
 
     def start(self) -> None:
         """Start or find the workers. Errors: DL1261 if one does not start, is not there, or does not know the token."""
         token = os.environ.get(TOKEN_VARIABLE, "") if self.hosts else secrets.token_hex(32)
+        others = self.devices > 2
         for device in range(1, self.devices):
-            found = WorkerHandle(device, self.hosts[device - 1], None) if self.hosts else spawn_worker(device, token)
-            self.workers[device] = found
-        for device, worker in self.workers.items():
-            wait_for_address(worker)
-            self.inbox.listen(device, worker.connect(token))
-        self.heartbeat = Heartbeat([w.connection for w in self.workers.values() if w.connection is not None])
+            if self.hosts:
+                self.workers[device] = WorkerHandle(device, self.hosts[device - 1], None, others=others)
+            else:
+                self.workers[device] = spawn_worker(device, token, others=others)
+        outcomes = SimpleQueue[Exception | None]()
+        for worker in self.workers.values():
+            threading.Thread(target=self.connect, args=(worker, token, outcomes), daemon=True).start()
+        for _ in self.workers:
+            if (error := outcomes.get()) is not None:
+                raise error
+        self.started = True
+
+    def connect(self, worker: WorkerHandle, token: str, outcomes: SimpleQueue[Exception | None]) -> None:
+        """Connect to a worker beside the others: a slow one may not cost them their patience."""
+        try:
+            self.inbox.listen(worker.device, worker.connect(token))
+            if self.closed:  # another one failed meanwhile
+                worker.say_goodbye({"kind": "goodbye"})
+                worker.close(0.0)
+            outcomes.put(None)
+        except Exception as error:  # noqa: BLE001 - it goes to the thread that waits
+            outcomes.put(error)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self.heartbeat is not None:
-            self.heartbeat.end()
         # Workers report only what went wrong on the machine, not every error of the program.
         first = error.diagnostics[0] if isinstance(error, DifflangError) else None
         interrupted = error is not None and not isinstance(error, Exception | SystemExit)
@@ -148,22 +81,12 @@ class Cluster:
 
     def close(self, why: str, *, at_once: bool = False) -> None:
         """Say goodbye, or why the run stopped, and wait for processes that were started here, or end them at once."""
+        self.closed = True
         message = {"kind": "stop", "text": why} if why else {"kind": "goodbye"}
         for worker in self.workers.values():
-            if worker.connection is not None:
-                with suppress(WireError):  # it may be gone already
-                    worker.connection.send(message)
+            worker.say_goodbye(message)
         for worker in self.workers.values():
-            if worker.process is not None:
-                try:
-                    worker.process.wait(timeout=0.0 if at_once else self.timeout)
-                except subprocess.TimeoutExpired:
-                    worker.process.kill()
-                    worker.process.wait()
-                assert worker.process.stdout is not None
-                worker.process.stdout.close()
-            if worker.connection is not None:
-                worker.connection.close()
+            worker.close(0.0 if at_once else self.timeout)
 
     def run(
         self, graph: Graph, place: Callable[[Graph], Placement], arrays: Sequence[Any], options: RunOptions
@@ -172,7 +95,7 @@ class Cluster:
 
         Errors: DL1233 if it calls a Python function; DL1261 if a worker fails or is silent, or all wait for each other.
         """
-        if self.heartbeat is None:
+        if not self.started:
             self.start()
         if graph not in self.programs:
             self.send_graph(graph, place(graph))
@@ -252,7 +175,7 @@ class ClusterRun:
                 case "idle":
                     worker.status = {name: message[name] for name in ("finished", "received", "expected", "report")}
                 case "failed":
-                    worker.fail(str(message["text"]))
+                    worker.fail(str(message["text"]), str(message.get("help", "")))
                 case kind:
                     raise WireError(f"it sent {kind!r}")
         except (KeyError, TypeError, ValueError, WireError) as error:

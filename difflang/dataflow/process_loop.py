@@ -56,16 +56,15 @@ class Inbox:
 
 
 class Heartbeat:
-    """Says that this process lives, while it may compute something long."""
+    """Says over a connection that this process lives, while it may compute something long."""
 
-    def __init__(self, connections: list[Connection]) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.ended = threading.Event()
 
         def beat() -> None:
             while not self.ended.wait(HEARTBEAT_SECONDS):
-                for connection in connections:
-                    with suppress(WireError):  # whoever reads from it finds out why
-                        connection.send({"kind": "alive"})
+                with suppress(WireError):  # whoever reads from it finds out why
+                    connection.send({"kind": "alive"})
 
         threading.Thread(target=beat, daemon=True).start()
 

@@ -37,6 +37,10 @@ class WireError(Exception):
     """The other side is gone, or what it sent is no message of this protocol."""
 
 
+class TokenError(WireError):
+    """The other side does not know the token of this run."""
+
+
 class Connection:
     """A socket that carries messages. One thread reads; sends are whole messages, so several threads may send."""
 
@@ -53,14 +57,18 @@ class Connection:
     def send(self, message: Message, value: Any = None) -> None:
         """A message, and a value: an array, a history, or the empty tuple of an effect. Errors: WireError."""
         buffers: list[bytes] = []
-        head = json.dumps({**message, "value": encode_value(value, buffers)}, separators=(",", ":")).encode()
+        text = json.dumps({**message, "value": encode_value(value, buffers)}, separators=(",", ":"))
+        # It ends as a line, so that a server of another protocol answers at once instead of waiting for the end.
+        head = f"{text}\n".encode()
         body = b"".join(buffers)
         try:
             with self.lock:
                 self.sock.sendall(PREFIX.pack(MAGIC, len(head), len(body)) + head)
                 self.sock.sendall(body)
+        except BlockingIOError:
+            raise WireError(f"it took nothing for {SEND_SECONDS} seconds") from None
         except OSError as error:
-            raise WireError(str(error)) from None
+            raise WireError(error_reason(error)) from None
 
     def receive(self, *, handshake: float | None = None) -> tuple[Message, Any]:
         """The next message and its value; in a handshake a small one, before that time. Errors: WireError."""
@@ -85,8 +93,10 @@ class Connection:
                 if before is not None:
                     self.sock.settimeout(max(before - monotonic(), 1e-3))
                 part = self.sock.recv(min(size - len(found), 1 << 20))
+            except TimeoutError:
+                raise WireError("it did not answer in time") from None
             except OSError as error:
-                raise WireError(str(error)) from None
+                raise WireError(error_reason(error)) from None
             if not part:
                 raise WireError("it closed the connection")
             found += part
@@ -97,6 +107,11 @@ class Connection:
         with suppress(OSError):  # wakes the thread that reads
             self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
+
+
+def error_reason(error: OSError) -> str:
+    """What a system says of a connection that failed, without its number."""
+    return error.strerror or str(error)
 
 
 # ---- Values
@@ -160,7 +175,7 @@ def prove_token(connection: Connection, token: str, *, first: bool, seconds: flo
     found = text_of(connection.receive(handshake=before)[0], "proof")
     # Bytes, since texts that are not ASCII are not compared.
     if not hmac.compare_digest(found.encode(errors="replace"), wanted.encode()):
-        raise WireError("it does not know the token of this run")
+        raise TokenError("it does not know the token of this run")
     connection.sock.settimeout(None)
 
 

@@ -52,7 +52,7 @@ def serve(listener: socket.socket, token: str, timeout: float, report: Callable[
 
 def serve_coordinator(connection: Connection, timeout: float) -> str:
     """Runs for one coordinator, until it says goodbye; or why that did not come."""
-    inbox, heartbeat = Inbox(), Heartbeat([connection])
+    inbox, heartbeat = Inbox(), Heartbeat(connection)
     inbox.listen(COORDINATOR, connection)
     work = Work(connection)
     try:
@@ -81,7 +81,8 @@ class Work:
         self.connection = connection
         self.network = RemoteNetwork(lambda device, message, value: connection.send(message, value))
         self.device: DeviceExecutor | None = None
-        self.programs: dict[int, tuple[int, list[DataflowNode]]] = {}  # the device and its nodes, by graph
+        # The device and its nodes, by graph; None for one that it cannot run.
+        self.programs: dict[int, tuple[int, list[DataflowNode]] | None] = {}
         self.received = 0
         self.reported = False  # whether it was said that nothing is left to do
 
@@ -106,22 +107,29 @@ class Work:
                 raise WireError(f"it sent {kind!r}")
 
     def keep_graph(self, message: Message) -> None:
-        """Make the nodes of this device for a graph, which runs name by its number."""
+        """Make the nodes of this device for a graph, which runs name by its number, or say why that cannot be."""
         try:
+            number = int(message["number"])
+            self.programs[number] = None
             graph, placed = graph_from_json(message["graph"]), message["placement"]
             placement = dict(zip(equations_in_order(graph), map(int, placed), strict=True))
             device = int(message["device"])
             program = dataflow_program(graph, placement, int(message["devices"]))
-            self.programs[int(message["number"])] = device, program.of_device(device)
-        except (KeyError, TypeError, ValueError, DifflangError) as error:
+            self.programs[number] = device, program.of_device(device)
+        except (DifflangError, InternalError, MemoryError) as error:
+            self.connection.send({"kind": "failed", "text": str(error), "help": way_out(error)})
+        except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"it sent a graph that cannot be read: {error}") from None
 
     def begin(self, message: Message) -> None:
         """Begin a run, and fire what waits for nothing."""
         self.network = RemoteNetwork(lambda device, message, value: self.connection.send(message, value))
-        self.received = 0
+        self.received, self.device = 0, None
         try:
-            number, nodes = self.programs[int(message["number"])]
+            program = self.programs[int(message["number"])]
+            if program is None:
+                return
+            number, nodes = program
             self.device = DeviceExecutor(
                 number, nodes, (), self.network, parallel_iterations=int(message["parallel_iterations"]),
                 swap_above=None if message["swap_above"] is None else int(message["swap_above"]), text_sink=self.say,
@@ -144,7 +152,7 @@ class Work:
                 device.check_nothing_left()
         except (DifflangError, InternalError, MemoryError) as error:
             self.device = None
-            self.connection.send({"kind": "failed", "text": str(error)})
+            self.connection.send({"kind": "failed", "text": str(error), "help": way_out(error)})
             return
         if device.idle and not self.reported:
             self.reported = True
@@ -155,3 +163,13 @@ class Work:
             })  # fmt: skip
             if device.finished:
                 self.device = None
+
+
+def way_out(error: Exception) -> str:
+    """What to do about an error of this side, if it is known."""
+    if not isinstance(error, DifflangError):
+        return ""
+    first = error.diagnostics[0]
+    if first.code == "DL1272":
+        return "start it with the module of Python that declares the op: `difflang worker --plugin MODULE`"
+    return next(iter(first.helps), "")

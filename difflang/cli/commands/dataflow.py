@@ -49,9 +49,10 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
 
     Errors: UsageError for options that contradict each other; DL1260, DL1261.
     """
-    from difflang.dataflow.coordinator import TOKEN_VARIABLE, Cluster
+    from difflang.dataflow.coordinator import Cluster
     from difflang.dataflow.machine import Machine, placement_by_name
     from difflang.dataflow.timeline import chrome_trace, without_values
+    from difflang.dataflow.worker_handle import TOKEN_VARIABLE
 
     devices, hosts = request.devices or 1, parse_hosts(request.hosts)
     if hosts and len(hosts) != devices - 1:
@@ -136,8 +137,8 @@ def worker(listen: str, once: bool, peer_timeout: float) -> None:
     import secrets
     import socket
 
-    from difflang.dataflow.coordinator import TOKEN_VARIABLE
     from difflang.dataflow.worker import serve
+    from difflang.dataflow.worker_handle import TOKEN_VARIABLE
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http.server import SimpleHTTPRequestHandler
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,13 +20,16 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.base.diagnostics import DifflangError
-from difflang.dataflow.coordinator import TOKEN_VARIABLE, Cluster
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.dataflow import process_loop
+from difflang.dataflow import worker as worker_module
+from difflang.dataflow.coordinator import Cluster
 from difflang.dataflow.machine import Machine, placement_by_name
 from difflang.dataflow.placement import equations_in_order, random_placement
-from difflang.dataflow.process_loop import Inbox
+from difflang.dataflow.process_loop import Heartbeat, Inbox
 from difflang.dataflow.wire_format import PREFIX, Connection, WireError, decode_value, encode_value, prove_token
 from difflang.dataflow.worker import serve
+from difflang.dataflow.worker_handle import TOKEN_VARIABLE
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.json_codec import graph_from_json, graph_to_json
@@ -63,15 +68,19 @@ Answer = Callable[[socket.socket], Any]
 
 
 @contextmanager
-def worker(monkeypatch: pytest.MonkeyPatch, answer: Answer | None = None, token: str = TOKEN) -> Iterator[Any]:
-    """A worker in a thread, or someone else who answers; gives its address and what it reports."""
+def worker(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer | None = None, token: str = TOKEN, *, timeout: float = 5.0,
+    late: float = 0.0,
+) -> Iterator[Any]:  # fmt: skip
+    """A worker in a thread, or someone else who answers, after some seconds; gives its address and what it reports."""
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def run() -> None:
+            sleep(late)
             if answer is None:
-                serve(listener, token, 5.0, said.append, once=True)
+                serve(listener, token, timeout, said.append, once=True)
             else:
                 peer, _ = listener.accept()
                 with peer:
@@ -84,11 +93,17 @@ def worker(monkeypatch: pytest.MonkeyPatch, answer: Answer | None = None, token:
 
 
 def failure(cluster: Cluster, graph: Graph | None = None, *arrays: Any) -> str:
+    found = diagnostic(cluster, graph, *arrays)
+    return f"{found.code}: {found.message}"
+
+
+def diagnostic(cluster: Cluster, graph: Graph | None = None, *arrays: Any) -> Diagnostic:
     with pytest.raises(DifflangError) as caught, cluster:
         given = arrays or (np.float64(0.6), np.int32(3))
         graph = graph or finished(MODULE.told)
-        Machine(2, lambda g, _: random_placement(g, 2, 1), cluster=cluster).evaluate(graph, *given)
-    return f"{caught.value.diagnostics[0].code}: {caught.value.diagnostics[0].message}"
+        devices = cluster.devices
+        Machine(devices, lambda g, _: random_placement(g, devices, 1), cluster=cluster).evaluate(graph, *given)
+    return caught.value.diagnostics[0]
 
 
 def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,15 +169,66 @@ def test_a_worker_says_why_its_run_ended(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(said) == 1 and "it closed the connection" in said[0]
 
 
-def test_nobody_is_there() -> None:
+@pytest.mark.parametrize("devices", [2, 3])
+def test_nobody_is_there(devices: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()[:2]
-    assert "worker of device 1 (127.0.0.1" in failure(Cluster(2, [address]))
+        host, port = listener.getsockname()
+    found = diagnostic(Cluster(devices, [(host, port)] * (devices - 1)))
+    assert re.fullmatch(rf"the worker of device . \(127.0.0.1:{port}\) failed: Connection refused", found.message)
+    others = ("the other workers of the run were stopped",) if devices == 3 else ()
+    assert found.helps == (f"start it on that machine: `difflang worker --listen 127.0.0.1:{port}`", *others)
+
+
+def test_a_server_of_another_protocol_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(peer: socket.socket) -> None:
+        SimpleHTTPRequestHandler(peer, ("127.0.0.1", 1), None)  # pyright: ignore[reportArgumentType]
+
+    with worker(monkeypatch, answer) as (address, _):
+        begin = monotonic()
+        found = diagnostic(Cluster(2, [address]))
+    assert monotonic() - begin < 5.0 and found.message.endswith("failed: it does not speak this protocol")
+    assert len(found.helps) == 1 and "a free `difflang worker` must listen at 127.0.0.1" in found.helps[0]
+
+
+def test_a_worker_waits_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_loop, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_module, "HEARTBEAT_SECONDS", 0.05)
+    with (
+        worker(monkeypatch, timeout=0.3) as (first, said),
+        worker(monkeypatch, late=0.8) as (second, _),
+        Cluster(3, [first, second]) as cluster,
+    ):
+        machine = Machine(3, lambda g, _: random_placement(g, 3, 1), cluster=cluster)
+        assert machine.evaluate(finished(MODULE.long), 0.5, np.int32(2))
+    assert said == []
+
+
+def test_a_stuck_worker_costs_the_others_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_loop, "HEARTBEAT_SECONDS", 0.05)
+    stuck, _stuck_peer = pair()
+    heard, peer = pair()
+    with stuck.lock:  # as while a large message does not go through
+        beats = [Heartbeat(stuck), Heartbeat(heard)]
+        peer.settimeout(2.0)
+        assert peer.recv(1000)
+    for beat in beats:
+        beat.end()
+
+
+def test_a_graph_that_a_worker_cannot_run_is_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "graph_from_json", lambda text: graph_from_json(text.replace('"sin"', '"cube"')))
+    with worker(monkeypatch) as (address, said):
+        found = diagnostic(Cluster(2, [address]), finished(MODULE.long), 0.5, np.int32(2000))
+    assert "error[DL1272]: this graph has the op 'cube', which is not declared" in found.message
+    assert "difflang worker --plugin MODULE" in found.helps[0]
+    assert len(said) == 1 and "it stopped the run" in said[0]
 
 
 def test_a_worker_with_another_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with worker(monkeypatch, token="other") as (address, said):
-        assert "does not know the token" in failure(Cluster(2, [address]))
+        found = diagnostic(Cluster(2, [address]))
+        assert "does not know the token" in found.message
+        assert found.helps == ("set DIFFLANG_WORKER_TOKEN to the same text on both sides",)
         with socket.create_connection(address) as sock:
             prove_token(Connection(sock), "other", first=True)
             Connection(sock).send({"kind": "goodbye"})
