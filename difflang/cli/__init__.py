@@ -5,7 +5,6 @@ Results go to stdout, everything else to stderr.
 
 from __future__ import annotations
 
-import math
 import sys
 import traceback
 import warnings
@@ -30,6 +29,7 @@ from difflang.cli.options_and_reports import (
     FULL_TRACEBACK_KEY,
     PassName,
     ProgramCommand,
+    Seconds,
     SuggestingChoice,
     WholeNumber,
     argument_types_option,
@@ -176,7 +176,7 @@ def main() -> None:
 @click.option("--profile-out", type=FILE, help="Write the profile as JSON.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
+    type=Seconds(MAX_TIMEOUT),
     metavar="SECONDS",
     help="Stop the program after this time, with exit code 124.",
 )
@@ -206,10 +206,12 @@ def run(
             "--devices, --place, --parallel-iterations, --swap-above, --processes, --hosts and --timeline belong to "
             "--engine dataflow"
         )
+    if engine == "dataflow" and device is not None:
+        raise click.UsageError(
+            f"--device {device} works only on compiled programs: --engine dataflow has devices of its own, --devices N"
+        )
     # The limit covers checking and compilation too, not only the run.
     if timeout is not None:
-        if math.isnan(timeout):
-            raise click.BadParameter("nan is not a number of seconds.", param_hint="'--timeout'")
         exit_after(timeout)
     with exit_on_error(usage=("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")):
         given = parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE")

@@ -93,6 +93,19 @@ class WholeNumber(click.IntRange):
     name = "whole number"
 
 
+class Seconds(click.FloatRange):
+    """A time above 0."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(0, most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = super().convert(value, param, ctx)
+        if found != found:  # nan is in every range, for `click`
+            self.fail("nan is not a number of seconds.", param, ctx)
+        return found
+
+
 ENGINES = SuggestingChoice(["xla", "interpret"])
 FLOATS = SuggestingChoice(["f16", "bf16", "f32", "f64"])
 FULL_TRACEBACK_KEY = "difflang.full_traceback"

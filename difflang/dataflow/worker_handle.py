@@ -53,6 +53,8 @@ class WorkerHandle:
         wait_for_address(self)
         try:
             connection = Connection(socket.create_connection(self.address, timeout=START_SECONDS))
+        except socket.gaierror as error:
+            self.fail(error_reason(error), f"`{self.address[0]}` is no machine that this one knows")
         except OSError as error:
             self.fail(error_reason(error), f"start it on that machine: `difflang worker --listen {self.listens_at}`")
         try:

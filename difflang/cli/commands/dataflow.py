@@ -15,6 +15,7 @@ from msgspec import Struct
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.source_files import write_or_report
 from difflang.base.wording import aligned_rows, count_of
+from difflang.cli.options_and_reports import Seconds
 from difflang.cli.plugin_modules import plugin_option
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
     from difflang.dataflow.worker_handle import TOKEN_VARIABLE
 
     devices, hosts = request.devices or 1, parse_hosts(request.hosts)
+    if hosts and request.processes:
+        raise click.UsageError("either --processes, on this machine, or --hosts, where workers are started already")
     if hosts and len(hosts) != devices - 1:
         raise click.UsageError(
             f"--hosts names {count_of(len(hosts), 'worker')} for {count_of(devices - 1, 'device')} besides this one"
@@ -92,7 +95,12 @@ def parse_hosts(text: str | None) -> list[tuple[str, int]]:
         host, _, port = part.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise click.BadParameter(f"{part.strip()!r} is not HOST:PORT", param_hint="--hosts")
-        found.append((host.strip("[]"), int(port)))
+        address = host.strip("[]").lower(), int(port)
+        if address in found:
+            raise click.BadParameter(
+                f"{part.strip()!r} is named twice: each device needs a worker of its own", param_hint="--hosts"
+            )
+        found.append(address)
     return found
 
 
@@ -124,7 +132,7 @@ def machine_report(machine: Machine) -> str:
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="Address; port 0 is a free one.")
 @click.option("--once", is_flag=True, help="End after the first coordinator.")
 @click.option(
-    "--peer-timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="SECONDS",
+    "--peer-timeout", type=Seconds(), default=10.0, show_default=True, metavar="SECONDS",
     help="Give a coordinator up that is silent for so long.",
 )  # fmt: skip
 @plugin_option
