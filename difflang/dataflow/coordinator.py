@@ -23,6 +23,7 @@ from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Inbox, RemoteNetwork, run_until_idle
 from difflang.dataflow.run_dataflow import RunOptions, RunStatistics, collect_results
+from difflang.dataflow.timeline import decode_firing
 from difflang.dataflow.wire_format import Message, WireError
 from difflang.dataflow.worker_handle import FAILURE_CODE, TOKEN_VARIABLE, WorkerHandle, spawn_worker
 from difflang.ir.graph import Graph
@@ -125,8 +126,9 @@ class ClusterRun:
             worker.forwarded, worker.status = 0, {}
             worker.send({
                 "kind": "run", "number": number, "parallel_iterations": options.parallel_iterations,
-                "swap_above": options.swap_above,
+                "swap_above": options.swap_above, "observed": options.observe is not None,
             })  # fmt: skip
+        self.nodes = {node.number: node for node in program.nodes}
         self.network = RemoteNetwork(self.post)
         self.device = DeviceExecutor(
             0, self.program.of_device(0), self.program.results, self.network, observe=options.observe,
@@ -172,6 +174,9 @@ class ClusterRun:
                     self.post(message["to"], message, value)
                 case "text":
                     self.options.text_sink(int(message["site"]), str(message["text"]))
+                case "firings" if self.options.observe is not None:
+                    for row in message["firings"]:
+                        self.options.observe(decode_firing(row, self.nodes))
                 case "idle":
                     worker.status = {name: message[name] for name in ("finished", "received", "expected", "report")}
                 case "failed":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter, time
 from typing import Any
 
 import numpy as np
 
 from difflang.base.source import NO_SPAN
 from difflang.dataflow.executor import DataflowToken, Firing, Tag
+from difflang.dataflow.nodes import DataflowNode
 
 
 def chrome_trace(firings: Sequence[Firing]) -> str:
@@ -41,6 +43,21 @@ def in_order(firings: Sequence[Firing]) -> list[Firing]:
 def without_values(firing: Firing) -> Firing:
     """The firing as a trace needs it, so that a long program does not keep the arrays of all its tokens."""
     return firing._replace(inputs=(), tokens=[t._replace(value=None) for t in firing.tokens])
+
+
+def encode_firing(firing: Firing) -> list[Any]:
+    """A firing as another process receives it: its times by the clock of the world, and no values."""
+    clock = time() - perf_counter()
+    dead = [token.dead for token in firing.tokens]
+    return [firing.node.number, firing.tag, dead, firing.begin + clock, firing.end + clock]
+
+
+def decode_firing(row: Sequence[Any], nodes: Mapping[int, DataflowNode]) -> Firing:
+    """The firing, its times by the clock of this process. Errors: KeyError, TypeError, ValueError for what is none."""
+    number, tag, dead, begin, end = row
+    clock = time() - perf_counter()
+    tokens = [DataflowToken(None, bool(d), 0) for d in dead]
+    return Firing(nodes[number], tuple(map(int, tag)), (), tokens, float(begin) - clock, float(end) - clock)
 
 
 def tag_text(tag: Tag) -> str:

@@ -13,6 +13,7 @@ from difflang.dataflow.nodes import DataflowNode
 from difflang.dataflow.partition import dataflow_program
 from difflang.dataflow.placement import equations_in_order
 from difflang.dataflow.process_loop import HEARTBEAT_SECONDS, Heartbeat, Inbox, RemoteNetwork, run_until_idle
+from difflang.dataflow.timeline import encode_firing
 from difflang.dataflow.wire_format import Connection, Message, WireError, prove_token
 from difflang.ir.json_codec import graph_from_json
 
@@ -84,6 +85,7 @@ class Work:
         # The device and its nodes, by graph; None for one that it cannot run.
         self.programs: dict[int, tuple[int, list[DataflowNode]] | None] = {}
         self.received = 0
+        self.firings: list[list[Any]] = []  # not yet sent
         self.reported = False  # whether it was said that nothing is left to do
 
     @property
@@ -124,7 +126,7 @@ class Work:
     def begin(self, message: Message) -> None:
         """Begin a run, and fire what waits for nothing."""
         self.network = RemoteNetwork(lambda device, message, value: self.connection.send(message, value))
-        self.received, self.device = 0, None
+        self.received, self.device, self.firings = 0, None, []
         try:
             program = self.programs[int(message["number"])]
             if program is None:
@@ -133,6 +135,7 @@ class Work:
             self.device = DeviceExecutor(
                 number, nodes, (), self.network, parallel_iterations=int(message["parallel_iterations"]),
                 swap_above=None if message["swap_above"] is None else int(message["swap_above"]), text_sink=self.say,
+                observe=(lambda firing: self.firings.append(encode_firing(firing))) if message["observed"] else None,
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"it sent a run that cannot be read: {error}") from None
@@ -154,6 +157,9 @@ class Work:
             self.device = None
             self.connection.send({"kind": "failed", "text": str(error), "help": way_out(error)})
             return
+        if self.firings:
+            self.connection.send({"kind": "firings", "firings": self.firings})
+            self.firings = []
         if device.idle and not self.reported:
             self.reported = True
             expected = [] if device.finished else [key for key, _ in device.expected.values()][:3]

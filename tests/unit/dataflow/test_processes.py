@@ -24,6 +24,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.dataflow import process_loop
 from difflang.dataflow import worker as worker_module
 from difflang.dataflow.coordinator import Cluster
+from difflang.dataflow.executor import Firing
 from difflang.dataflow.machine import Machine, placement_by_name
 from difflang.dataflow.placement import equations_in_order, random_placement
 from difflang.dataflow.process_loop import Heartbeat, Inbox
@@ -124,6 +125,19 @@ def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.Mon
             assert one is not None
             assert (one.fired, one.dead, one.widths) == (other.fired, other.dead, other.widths)
     assert said == []
+
+
+def test_firings_of_all_processes_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(cluster: Cluster | None) -> list[Any]:
+        firings: list[Firing] = []
+        machine = Machine(2, lambda g, _: random_placement(g, 2, 1), cluster=cluster, observe=firings.append)
+        machine.evaluate(finished(MODULE.long), 0.5, np.int32(3))
+        assert max(f.end for f in firings) - min(f.begin for f in firings) < 5.0
+        return sorted((f.node.device, f.node.number, f.tag, [t.dead for t in f.tokens]) for f in firings)
+
+    with worker(monkeypatch) as (address, _), Cluster(2, [address]) as cluster:
+        found = rows(cluster)
+    assert found == rows(None) and {device for device, *_ in found} == {0, 1}
 
 
 def test_a_graph_is_placed_and_sent_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +367,7 @@ def impostor(*messages: dict[str, Any]) -> Answer:
         ({"kind": "token", "to": 0, "key": "x", "tag": "no", "dead": 0, "depth": 0}, "it sent no token"),
         ({"kind": "token", "to": 7, "key": "x", "tag": [], "dead": 0, "depth": 0}, "a message without 7"),
         ({"kind": "what"}, "it sent 'what'"),
+        ({"kind": "firings", "firings": [[0, [], [], 0.0, 0.0]]}, "it sent 'firings'"),
         ({"kind": "idle", "finished": True}, "a message without 'received'"),
         ({"kind": "failed", "text": "no memory"}, "failed: no memory"),
         (
