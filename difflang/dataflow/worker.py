@@ -119,7 +119,7 @@ class Work:
             program = dataflow_program(graph, placement, int(message["devices"]))
             self.programs[number] = device, program.of_device(device)
         except (DifflangError, InternalError, MemoryError) as error:
-            self.connection.send({"kind": "failed", "text": str(error), "help": way_out(error)})
+            self.connection.send(failure(error))
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"it sent a graph that cannot be read: {error}") from None
 
@@ -155,7 +155,7 @@ class Work:
                 device.check_nothing_left()
         except (DifflangError, InternalError, MemoryError) as error:
             self.device = None
-            self.connection.send({"kind": "failed", "text": str(error), "help": way_out(error)})
+            self.connection.send(failure(error))
             return
         if self.firings:
             self.connection.send({"kind": "firings", "firings": self.firings})
@@ -171,11 +171,12 @@ class Work:
                 self.device = None
 
 
-def way_out(error: Exception) -> str:
-    """What to do about an error of this side, if it is known."""
+def failure(error: Exception) -> Message:
+    """What the coordinator is told of an error of this side: in a line, and what to do about it, if that is known."""
     if not isinstance(error, DifflangError):
-        return ""
+        return {"kind": "failed", "text": str(error)}
     first = error.diagnostics[0]
+    way = next(iter(first.helps), "")
     if first.code == "DL1272":
-        return "start it with the module of Python that declares the op: `difflang worker --plugin MODULE`"
-    return next(iter(first.helps), "")
+        way = "start it with the module of Python that declares the op: `difflang worker --plugin MODULE`"
+    return {"kind": "failed", "text": f"{first.heading}: {first.message}", "help": way}

@@ -54,18 +54,18 @@ class WorkerHandle:
         try:
             connection = Connection(socket.create_connection(self.address, timeout=START_SECONDS))
         except socket.gaierror as error:
-            self.fail(error_reason(error), f"`{self.address[0]}` is no machine that this one knows")
+            self.refuse(error_reason(error), f"`{self.address[0]}` is no machine that this one knows")
         except OSError as error:
-            self.fail(error_reason(error), f"start it on that machine: `difflang worker --listen {self.listens_at}`")
+            self.refuse(error_reason(error), f"start it on that machine: `difflang worker --listen {self.listens_at}`")
         try:
             prove_token(connection, token, first=True, seconds=START_SECONDS)
         except TokenError as error:
             connection.close()
-            self.fail(str(error), f"set {TOKEN_VARIABLE} to the same text on both sides")
+            self.refuse(str(error), f"set {TOKEN_VARIABLE} to the same text on both sides")
         except WireError as error:
             connection.close()
             one = "it serves one coordinator at a time"
-            self.fail(str(error), f"a free `difflang worker` must listen at {self.listens_at}: {one}")
+            self.refuse(str(error), f"a free `difflang worker` must listen at {self.listens_at}: {one}")
         self.connection, self.heartbeat = connection, Heartbeat(connection)
         return connection
 
@@ -77,6 +77,10 @@ class WorkerHandle:
         except WireError as error:
             self.fail(str(error))
 
+    def refuse(self, why: str, way: str) -> NoReturn:
+        """Errors: DL1261, always: why there is no connection, and a way out for a worker that somebody else starts."""
+        self.fail(why, way if self.process is None else None)
+
     def fail(self, why: str, way: str | None = None) -> NoReturn:
         """Errors: DL1261, always: why it failed, and a way out; without one, that for a worker that is gone."""
         status = None
@@ -84,10 +88,9 @@ class WorkerHandle:
             with suppress(subprocess.TimeoutExpired):
                 status = self.process.wait(timeout=END_SECONDS)
         ended = f"; its exit status is {status}" if status is not None else ""
-        if self.process is not None:
-            way = "without `--processes` all devices are in one process"
-        elif way is None:
-            way = f"what it printed says more; start it again: `difflang worker --listen {self.listens_at}`"
+        if way is None:
+            again = f"what it printed says more; start it again: `difflang worker --listen {self.listens_at}`"
+            way = again if self.process is None else "without `--processes` all devices are in one process"
         others = "the other workers of the run were stopped" if self.others else ""
         helps = tuple(filter(None, [way, others]))
         raise DifflangError(Diagnostic(FAILURE_CODE, f"{self} failed: {why}{ended}", helps=helps))

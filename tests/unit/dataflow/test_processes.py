@@ -24,7 +24,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.dataflow import process_loop
 from difflang.dataflow import worker as worker_module
 from difflang.dataflow.coordinator import Cluster
-from difflang.dataflow.executor import Firing
+from difflang.dataflow.executor import DeviceExecutor, Firing
 from difflang.dataflow.machine import Machine, placement_by_name
 from difflang.dataflow.placement import equations_in_order, random_placement
 from difflang.dataflow.process_loop import Heartbeat, Inbox
@@ -125,6 +125,17 @@ def test_numbers_and_prints_are_those_of_the_interpreter(monkeypatch: pytest.Mon
             assert one is not None
             assert (one.fired, one.dead, one.widths) == (other.fired, other.dead, other.widths)
     assert said == []
+
+
+def test_an_error_of_a_worker_is_a_line_and_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(device: DeviceExecutor) -> None:
+        raise DifflangError(Diagnostic("DL1271", "the reference raised boom", helps=("it was called with (f64)",)))
+
+    monkeypatch.setattr(worker_module, "run_until_idle", fails)
+    with worker(monkeypatch) as (address, _):
+        found = diagnostic(Cluster(2, [address]), finished(MODULE.long), 0.5, np.int32(3))
+    assert found.message.endswith("failed: error[DL1271]: the reference raised boom")
+    assert found.helps == ("it was called with (f64)",)
 
 
 def test_firings_of_all_processes_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
