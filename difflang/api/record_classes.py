@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -135,19 +135,40 @@ def count_item_axes(fields: Sequence[tree.Field], decl: tree.Record, value: Any)
     """The same by the first field whose number of axes the declaration fixes."""
     bounds = {g.name: g.bound for g in decl.generics}
     for field in fields:
-        part, written = getattr(value, field.name), field.type
-        axes = written.axes if isinstance(written, tree.TypeArray) else ()
-        if isinstance(written, tree.TypeApply) and (own := record_of_value(part)) is not None and own[0] is not None:
-            axes = written.args if not own[0].generics else ()
-        if record_of_value(part) is not None:
-            return item_axes(part) - len(axes)
-        if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) > 1:
-            continue
-        shape = written.args if isinstance(written, tree.TypeApply) else ()
-        known = written.path[0] in DTYPES or bounds.get(written.path[0]) in DTYPE_BOUNDS
-        if known and not any(isinstance(size, tree.AnyShape) for size in shape):
-            return max(rank_of(part) - len(shape), 0)
+        part = getattr(value, field.name)
+        of = record_of_value(part)
+        if of is not None and of[0] is not None:
+            if (axes := declared_item_axes(field.type, of[0], bounds)) is not None:
+                return item_axes(part) - axes
+        elif (axes := declared_array_axes(field.type, bounds)) is not None:
+            return max(rank_of(part) - axes, 0)
     return 0
+
+
+def declared_item_axes(written: tree.TypeExpr, decl: tree.Record, bounds: Mapping[str, str | None]) -> int | None:
+    """The number of axes of a field that holds a record, or an array of them; None where a generic type decides it."""
+    match written:
+        case tree.TypeArray(axes=axes):
+            return len(axes)
+        case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in bounds:
+            return None
+        case tree.TypeApply(args=args):
+            return len(args) if not decl.generics else 0
+        case _:
+            return 0
+
+
+def declared_array_axes(written: tree.TypeExpr, bounds: Mapping[str, str | None]) -> int | None:
+    """The number of axes of a field that holds an array of numbers; None where its type does not fix it."""
+    match written:
+        case tree.TypeName(path=(name,)):
+            args: tuple[tree.TypeExpr | tree.AnyShape, ...] = ()
+        case tree.TypeApply(path=(name,), args=args):
+            pass
+        case _:
+            return None
+    known = name in DTYPES or bounds.get(name) in DTYPE_BOUNDS
+    return len(args) if known and not any(isinstance(size, tree.AnyShape) for size in args) else None
 
 
 def rank_of(array: Any) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.wording import count_of, with_article
 from difflang.execution.callable_graph import random_key
-from difflang.ir.tensor_types import numpy_dtype
+from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import pytrees
 from difflang.runtime.record_classes import Choice
 from difflang.runtime.value_layouts import (
@@ -61,8 +61,7 @@ def flatten_value(layout: ValueLayout, value: Any, path: str, axes: int = 0) -> 
 
 def flatten_list(layout: ValueLayout, value: Sequence[Any], path: str, axis: int) -> list[Any]:
     """The leaves of a list of items, stacked along an axis. Errors: DL1206 for another number of items."""
-    types = [leaf.type if isinstance(leaf, LeafLayout) else leaf for leaf in leaves_of(layout)]
-    arrays = [type for type in types if type is not None]
+    arrays = array_types(layout)
     if not arrays or arrays[0].shape[axis] != len(value):
         items = count_of(len(value), "item")
         raise argument_error(f"`{path}` is {layout} in this artifact, but a list of {items} was given")
@@ -70,6 +69,16 @@ def flatten_list(layout: ValueLayout, value: Sequence[Any], path: str, axis: int
     rows = [flatten_value(item, x, f"{path}[{i}]", axis) for i, x in enumerate(value)]
     columns = zip(zip(*rows, strict=True), arrays, strict=True)
     return [pytrees.stack_arrays(column, axis, numpy_dtype(type.dtype)) for column, type in columns]
+
+
+def array_types(layout: ValueLayout) -> list[Tensor]:
+    """The types of the arrays and tags in a layout."""
+    types = [leaf.type if isinstance(leaf, LeafLayout) else leaf for leaf in leaves_of(layout)]
+    return [type for type in types if type is not None]
+
+
+def sizes_of(type: Tensor) -> tuple[int, ...]:
+    return tuple([size for size in type.shape if isinstance(size, int)])
 
 
 def equals_fixed(value: Any, fixed: str | int) -> bool:
@@ -128,8 +137,7 @@ def option_leaves(option: ValueLayout, chosen: ValueLayout, value: Any, path: st
     """The leaves of one option: those of the value that has it, else zeros."""
     if option is chosen:
         return flatten_value(option, value, path)
-    types = [leaf.type if isinstance(leaf, LeafLayout) else leaf for leaf in leaves_of(option)]
-    return [np.zeros(type.shape, numpy_dtype(type.dtype)) for type in types if type is not None]
+    return [np.zeros(sizes_of(type), numpy_dtype(type.dtype)) for type in array_types(option)]
 
 
 def describe_value(value: Any) -> str:

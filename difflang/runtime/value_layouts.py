@@ -6,7 +6,7 @@ A layout refers to no declaration or source, so it can be stored in an artifact.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -227,7 +227,7 @@ def value_builder(
             return lambda leaves: function(of, tuple([next(leaves) for _ in range(n)]))
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether it is a list or a tuple, and no NamedTuple."""
     return isinstance(value, (list, tuple)) and not hasattr(value, "_fields")
 

@@ -83,6 +83,7 @@ class TypeResolver(Struct):
         if (found := self.array_parts(written)) is not None:
             item, axes = found
             return add_axes(add_tags(self.type(item)), self.shape(axes))
+        assert not isinstance(written, tree.TypeArray)
         match written:
             case tree.TypeName(path=path):
                 return self.resolve_name(written, ".".join(path))

@@ -25,6 +25,8 @@ fn nets(n: Net[c, k][j]) -> f64 = sum(for x in n => net(x))
 fn same[T](x: T[n]) -> T[n] = x
 fn grid(ps: B[c][n, m]) -> f64[n, m] = ps.m
 fn weights(x: f64[n]) -> B[2][n] = [for i => B(b = [x[i], 1.0], m = x[i])]
+record Wrap[T, k] { xs: T[k], y: f64 }
+fn wrapped[T](w: Wrap[T, k]) -> T where k > 0 = w.xs[0]
 fn named(x: Named[n]) -> f64 = sum(x.x)
 """
 MODULE: Any = difflang.loads(SOURCE)
@@ -99,6 +101,15 @@ def test_items_of_a_result() -> None:
         found[0, 0]
     with pytest.raises(TypeError, match="one `B`"):
         len(found[0])
+
+
+def test_a_generic_type_holds_an_array() -> None:
+    """Whether a record is an array is not seen at a field of any type."""
+    one = MODULE.Wrap(xs=STACKED, y=2.0)
+    assert float(MODULE.wrapped(one).m) == 1
+    assert float(MODULE.wrapped(MODULE.Wrap(xs=ITEMS, y=2.0)).m) == 1
+    with pytest.raises(TypeError, match="one `Wrap`"):
+        len(one)
 
 
 def test_stacks() -> None:
