@@ -132,7 +132,8 @@ def call_at_values(
     given, session = dict(texts), Session()
     # An enum's value is a variant in source form; a record's sizes are given by its type.
     declared = {p.name: checked.module.records.get(element_type_name(p)) for p in decl.params}
-    enums = {name: given.pop(name, "") for name, kind in declared.items() if isinstance(kind, tree.Enum)}
+    single = {p.name for p in decl.params if is_one_enum(p.type, declared[p.name])}
+    enums = {name: given.pop(name, "") for name in declared if name in single}
     records = {name: given.pop(name) for name, kind in declared.items() if kind is not None and name in given}
     values = {name: parse_value(name, text, option) for name, text in given.items()}
     specs = {p.name: type_from_value(p, values[p.name]) for p in decl.params if p.name in values}
@@ -200,6 +201,12 @@ def has_open_size(param: tree.Param, sizes: Mapping[str, str]) -> bool:
         and ".".join(written.path) in DTYPES
         and not mentioned_names(written) - DTYPES.keys() <= sizes.keys()
     )
+
+
+def is_one_enum(written: tree.TypeExpr | None, decl: tree.Record | tree.Enum | None) -> bool:
+    """Whether an argument is an enum and no array of enums, whose tags and fields are given as arrays."""
+    array = isinstance(written, tree.TypeArray) or (isinstance(written, tree.TypeApply) and decl and not decl.generics)
+    return isinstance(decl, tree.Enum) and not array
 
 
 def missing_value_error(name: str, option: str) -> DifflangError:

@@ -200,6 +200,19 @@ def test_an_enum_is_written_as_its_variant(given: str, says: str, tmp_path: Path
     assert says in " ".join(result.output.split()), result.output
 
 
+def test_arrays_of_records_and_enums_are_given_by_their_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "items.dfl"
+    path.write_text(
+        "record P[c] { b: f64[c], m: f64 }\nenum Law { Spring(k: f64), Free }\n"
+        "fn f(ps: P[c][n], ls: Law[n]) -> f64 = sum(for (p, l) in zip(ps, ls) => match l { Spring(k) => k * p.m * sum(p.b), Free => p.m })\n"
+    )
+    given = ("c=1", "n=2", "ps.b=[[2], [3]]", "ps.m=[5, 7]", "ls.tag=[0, 1]", "ls.Spring.k=[4, 0]")
+    rows = json.loads(command(f"{path}:f", *given, "--format", "json").stdout)["rows"]
+    found = {r["name"]: r["adjoint"] for r in rows}
+    assert found["ps.b"] == [[20], [0]] and found["ps.m"] == [8, 1] and found["ls.Spring.k"] == [10, 0]
+    assert "there is no value of `ls.tag`" in command(f"{path}:f", *given[:4]).output
+
+
 def test_lines_of_several_files_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "shapes.dfl"
     path.write_text(SHAPES)
