@@ -30,13 +30,10 @@ NOT_WRITTEN = {
     "asked_adaptively": "takes a function that nobody says which it is",
     "unmoved": "has no derivative, and says so by NaN",
     "unpacked": "its sizes fit together in one way only",
-    "watched": "takes an array of enums",
-    "distance": "takes an array of enums",
     "draw": "draws, and takes an enum",
     "drawn": "draws, and takes an enum",
     "levenberg_marquardt": "there are as many residuals as parameters at least",
     "pendulum": "gives a function",
-    "pushed": "takes an array of enums",
     "quasi_newton": "takes a function to more than one number",
     "resample": "sizes that are drawn do not fit",
 }

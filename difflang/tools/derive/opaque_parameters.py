@@ -17,6 +17,7 @@ from difflang.ir.symbolic_dims import dim_names
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.control.opaque_call import OpaqueFunction, emit_opaque_call
 from difflang.syntax import tree
+from difflang.tools.derive.enum_arrays import is_plain_enum_array
 from difflang.types.function_code import LinearMapCode, OpaqueFnCode
 from difflang.types.language_types import (
     ClosureType,
@@ -118,7 +119,7 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
 
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:
     """Errors: DL0802 for a sum type, or a type that contains one."""
-    if isinstance(type, (SumType, VariantType)):
+    if isinstance(type, (SumType, VariantType)) and not is_plain_enum_array(type):
         message = f"`{decl.name}` takes or returns {with_article(show_type(type))}, whose tangents cannot be written"
         raise make_error(
             "DL0802", message, (decl.name_span, ""), help="derive a function of the contents of its variants"

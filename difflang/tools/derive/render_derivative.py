@@ -20,6 +20,7 @@ from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
 from difflang.syntax.parser_tables import load_tables
+from difflang.tools.derive.enum_arrays import is_plain_enum_array, name_leaves, tangent_items
 from difflang.tools.derive.opaque_parameters import function_type_text
 from difflang.types.language_types import (
     LangType,
@@ -36,6 +37,7 @@ from difflang.unparse.fragments import CannotUnparse, name_fragment
 from difflang.unparse.unparser import NamePool, Unparser
 
 RecordOrVariant = RecordType | VariantType
+Tangible = RecordOrVariant | SumType
 SHORT = 32  # the longest source text that a comment repeats
 
 
@@ -51,7 +53,7 @@ class DerivativeText(Struct, eq=False):
     result_names: Sequence[str]  # names for the parts of the result
     caption: str  # the comment at its top
     # Records and variants among the arguments, each with the text that refers to it.
-    records: list[tuple[str, RecordOrVariant]] = field(default_factory=list[tuple[str, RecordOrVariant]])
+    records: list[tuple[str, Tangible]] = field(default_factory=list[tuple[str, Tangible]])
     # Patterns of arguments with a known variant.
     patterns: list[str] = field(default_factory=list[str])
     body: str = ""
@@ -156,6 +158,9 @@ class DerivativeText(Struct, eq=False):
             self.records.append((text, type))
             fields = zip(type.names, type.fields, strict=True)
             return [p for n, t in fields for p in self.name_parts(unparser, t, f"{text}.{n}")]
+        if isinstance(type, SumType) and is_plain_enum_array(type):
+            self.records.append((text, type))
+            return name_leaves(unparser, type, text)
         return leaf_hints(type, text)
 
     def result_hints(self, result: LangType) -> dict[Value, str]:
@@ -252,7 +257,7 @@ class ValueText(Struct, frozen=True):
 
     leaf: Callable[[Sequence[str]], str]
     fresh: Callable[[str], str]
-    given: Sequence[tuple[str, RecordOrVariant]]
+    given: Sequence[tuple[str, Tangible]]
 
     def of(self, type: LangType, index: tuple[str, ...] = (), like: str = "") -> str:
         """The text of a value of that type; `like` is that of the primal value whose tangent it is."""
@@ -265,6 +270,11 @@ class ValueText(Struct, frozen=True):
                 return self.items(type, axes[len(index) :], index)
             case VariantType():
                 return self.call(type.name, type, index)
+            case SumType() if is_plain_enum_array(type) and type.variants[0].tangent and not index:
+                text = like or primal_of_tangent(type, self.given)
+                primal = next(found for at, found in self.given if at == text)
+                assert isinstance(primal, SumType)
+                return tangent_items(type, text, primal, self.leaf, self.fresh)
             case _:
                 if isinstance(type, SumType) or len(leaf_types(type)) != 1:
                     raise CannotUnparse(f"a result of type {show_type(type)}")
@@ -293,12 +303,12 @@ class ValueText(Struct, frozen=True):
         return f"{name}({fields})" if fields or isinstance(type, RecordType) else name
 
 
-def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOrVariant]]) -> str:
+def primal_of_tangent(type: Tangible, given: Sequence[tuple[str, Tangible]]) -> str:
     """The text of a record or variant among the arguments whose tangent has this type: the outermost one."""
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
-    raise CannotUnparse(f"a tangent of {with_article(type.decl.name)} that is not an argument")
+    raise CannotUnparse(f"a tangent of {with_article(show_type(type))} that is not an argument")
 
 
 def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
@@ -309,8 +319,8 @@ def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
                 yield from declarations_in(each)
             if type.decl.name != "grad":
                 yield type.decl
-        case TupleType():
-            for each in type.items:
+        case TupleType(items=parts) | SumType(options=parts):
+            for each in parts:
                 yield from declarations_in(each)
         case _:
             return

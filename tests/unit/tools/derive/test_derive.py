@@ -185,6 +185,37 @@ fn drawn(s: Shape[n], x: f64[m]) -> f64[m] {
 """
 
 
+ENUM_ARRAYS = """float f64
+enum Law { Spring(k: f64, rest: f64), Pull(g: f64[2], far: bool, n: i32), Free }
+enum One { Only(x: f64) }
+record Arm { law: Law, w: f64 }
+fn force(l: Law, r: f64) -> f64 = match l {
+  Spring(k, rest) => k * (r - rest)
+  Pull(g, far, n) => if far { 0.1 * r } else { f64(n) * sum(g) / r^2 }
+  Free => 0.0
+}
+fn forces(ls: Law[n], r: f64) -> f64 = sum(for l in ls => force(l, r)^2)
+fn arms(a: Arm[n, m], r: f64) -> f64 = sum(for row in a => sum(for x in row => x.w * force(x.law, r)))
+fn ones(o: One[n]) -> f64 = sum(for x in o => match x { Only(y) => y^3 })
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("forces", DeriveOptions()),
+        ("forces", DeriveOptions(wrt="ls,r")),
+        ("forces", DeriveOptions(mode="jvp", wrt="r")),
+        ("arms", DeriveOptions()),
+        ("arms", DeriveOptions(wrt="r")),
+        ("ones", DeriveOptions()),
+    ],
+)
+def test_arrays_of_enums(name: str, options: DeriveOptions) -> None:
+    program = checked_text(ENUM_ARRAYS, "arrays.dfl")
+    held(program, program.module.fns[name], options)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
