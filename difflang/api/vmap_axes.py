@@ -19,10 +19,11 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
 from difflang.base.wording import count_of
 from difflang.driver.type_specs import parse_type
-from difflang.ir.tensor_types import Tensor, numpy_dtype
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import I32, Tensor, numpy_dtype
 from difflang.runtime import argument_conversion, pytrees
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, insert_axis
+from difflang.types.language_types import LangType, RecordType, leaf_types, map_tensors
 from difflang.types.type_errors import make_error
 
 InAxes = int | Sequence[int | None] | Mapping[str, int | None]
@@ -198,3 +199,23 @@ class VmapSizes(Struct, frozen=True, eq=False):
                     raise
                 way = f"the whole batch shares `{parameter.name}`: `in_axes` names no axis of it"
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
+
+
+def insert_axis(type: LangType, axis: int, size: Dim) -> LangType:
+    """The type with one more axis in every array, counted from the end if it is negative.
+
+    It is an axis of an array of records if it comes at one place, among or behind the axes of that array, in each leaf.
+    """
+
+    def insert(shape: Sequence[Dim], position: int) -> tuple[Dim, ...]:
+        return (*shape[:position], size, *shape[position:])
+
+    def position(t: Tensor) -> int:
+        return axis % (t.rank + 1)
+
+    def axes(record: RecordType) -> tuple[Dim, ...]:
+        positions = {position(t) for t in leaf_types(record)} or {position(Tensor(I32, record.axes))}
+        at = min(positions)
+        return insert(record.axes, at) if positions == {at} and at <= len(record.axes) else record.axes
+
+    return map_tensors(type, lambda t: Tensor(t.dtype, insert(t.shape, position(t))), axes)

@@ -347,26 +347,6 @@ def map_type_arg(
             return argument
 
 
-def insert_axis(type: LangType, axis: int, size: Dim) -> LangType:
-    """The type with one more axis in every array, counted from the end if it is negative.
-
-    It is an axis of an array of records if it comes at one place, among or behind the axes of that array, in each leaf.
-    """
-
-    def insert(shape: Sequence[Dim], position: int) -> tuple[Dim, ...]:
-        return (*shape[:position], size, *shape[position:])
-
-    def position(t: Tensor) -> int:
-        return axis % (t.rank + 1)
-
-    def axes(record: RecordType) -> tuple[Dim, ...]:
-        positions = {position(t) for t in leaf_types(record)} or {position(Tensor(I32, record.axes))}
-        at = min(positions)
-        return insert(record.axes, at) if positions == {at} and at <= len(record.axes) else record.axes
-
-    return map_tensors(type, lambda t: Tensor(t.dtype, insert(t.shape, position(t))), axes)
-
-
 def default_open_dtypes(type: LangType) -> LangType:
     """The type with every open element type set to its default."""
     return map_tensors(type, lambda t: Tensor(default_dtype(t.dtype), t.shape))
