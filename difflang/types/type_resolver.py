@@ -199,6 +199,8 @@ class TypeResolver(Struct):
         if dtype is not None:
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
+        if record is None and name in ("str", "key", "dim"):
+            raise make_error("DL0355", f"there are no arrays of `{name}`", (written.span, "it has no axes"))
         if record is None:
             raise self.unknown_error(written.span, name)
         return self.apply_type(written, record)
