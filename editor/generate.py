@@ -39,6 +39,7 @@ FOLLOWED = {
     "DEFAULT_FLOAT": ("float", "dtype"),
     "HOST": ("host", "fn"),
     "_AS": ("as", "name"),
+    "_AXES": ("axes", "name"),
     "_BENCH": ("bench", "quote"),
     "_BY": ("by", "operand"),
     "EXTERN": ("extern", "extern"),

@@ -157,6 +157,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0605": "axes that are split differently",
     "DL0606": "an axis that a mesh does not have",
     "DL0609": "arrays on different devices",
+    "DL0610": "an axis of a mesh where no array is split",
     # ---- 07: modules, files and data
     "DL0701": "a file that cannot be read",
     "DL0702": "a file outside the program's folder",

@@ -44,7 +44,7 @@ DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule)
 # The tables of a module that inputs change, to be saved and restored.
 TABLES = (
     "fns", "records", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs",
-    "declared", "modules", "imported",
+    "declared", "modules", "imported", "axes",
 )  # fmt: skip
 
 
@@ -202,6 +202,8 @@ class InteractiveSession:
         for rule in [item for item in declared if isinstance(item, tree.Rule)]:
             module.rules.pop(rule.name, None)
         taken = (module.fns, module.records, module.variants, module.host, module.used)
+        for name in [name for item in items if isinstance(item, tree.Axes) for name in item.names]:
+            module.axes.pop(name, None)
         again = any(name in table for name in names for table in taken)
         for name in names:
             old = module.records.get(name)

@@ -72,6 +72,9 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
             check_distinct([(p.name, p.span) for p in parts], session)
         case tree.Enum():
             enter_enum(module, item, session)
+        case tree.Axes():
+            check_distinct([*module.axes.items(), *zip(item.names, item.name_spans, strict=True)], session)
+            module.axes |= dict(zip(item.names, item.name_spans, strict=True))
         case tree.Rule(name=name):
             if name in module.rules:
                 first, again = module.rules[name].name_span, item.name_span

@@ -15,6 +15,7 @@ from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dt
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
 from difflang.elaborate.expressions.names import bind_host_constants, bind_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
+from difflang.elaborate.mesh_axes import lay_out_parameter, lay_out_result
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.all_unknown_names import unknown_names_in
 from difflang.elaborate.reports.size_claims import warn_unproved_sizes, with_differing_sizes
@@ -68,6 +69,7 @@ def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
             raise DeferCheck
         else:
             term = placeholder_term(cx, cx.annotations.type(param.type))
+            term = lay_out_parameter(cx, decl, param.name, term)
             terms[param.name] = Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
     return terms
 
@@ -136,6 +138,7 @@ def build_instance(
         params += values
         known = name in code.names or isinstance(term, Closure)
         local = with_leaves(term, iter(values)) if known else term_from_leaves(type, values)
+        local = lay_out_parameter(inner, decl, name, local)
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
@@ -234,6 +237,7 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
                 decl.result, type_of(result), body_value(decl.body).span, f"the result of `{decl.name}`"
             )
         result = ascribe_enum(cx.annotations, decl.result, result)
+        result = lay_out_result(cx, decl, result)
     if isinstance(decl.result, tree.TypeFn):
         what, place = f"the result of `{decl.name}`", body_value(decl.body).span
         result = constrain_function(decl.result, result, place, cx.annotations, what, what)

@@ -36,7 +36,7 @@ from difflang.types.type_errors import condition_type_error, make_error
 from difflang.types.unify import Unifier
 
 MAX_NESTING = 100  # levels of loops and branches
-DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import)
+DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import, tree.Axes)
 
 
 class HostWalk(HostBindings):

@@ -149,6 +149,7 @@ class Jax(Protocol):
     """The module `jax`: the first argument of a lowering rule."""
 
     memory: Any  # memory spaces, by name
+    sharding: Any
     experimental: Any
     tree: Any
 

@@ -223,6 +223,17 @@ class Window(Struct, frozen=True):
     bounds: Callable[[Eqn], tuple[int, tuple[int, int]] | None]
 
 
+class Placement(Struct, frozen=True):
+    """An op that only moves elements between devices.
+
+    `splits`: (**attrs) -> the mesh axes that split each axis of its result.
+    `declared`: (**attrs) -> whether a type says so, and not a call of the program that moves the array.
+    """
+
+    splits: Callable[..., tuple[tuple[str, ...], ...]]
+    declared: Callable[..., bool]
+
+
 Trait = Literal[
     "elementwise",  # one result, of the operands' common shape
     "gather",  # reads the first operand at indices that the others give; an index out of range is harmless
@@ -271,7 +282,7 @@ class Op(Struct, frozen=True, eq=False):
     powers: Root | Factors | FactoredForm | None = None
     batch_rule: BatchRule | None = None
     regions: RegionRules | None = None  # of ops that have them
-    movement: Fill | AxisPermutation | Window | None = None
+    movement: Fill | AxisPermutation | Window | Placement | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None
     cpu_lower_rule: LowerRule | None = None  # its lowering for XLA on the CPU, where that differs

@@ -10,6 +10,7 @@ from difflang.ir.tensor_types import History
 from difflang.lower.capacity import INITIAL_CAPACITY, UNBOUNDED, Capacity, stores_unbounded_steps, with_capacity
 from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.ops.control.print_effect import only_check_messages, without_check_messages
+from difflang.passes.drop_placements import drop_placements
 from difflang.passes.pipelines import (
     OPTIMIZE,
     OPTIMIZE_FOR_READING,
@@ -27,15 +28,21 @@ DIFFERENTIATE = Pass(
     gives=("differentiated",),
     drops_rules=True,
 )
+ON_ONE_DEVICE = Pass(drop_placements, "arrays that are split over devices are whole: there is one device")
+COMPILE_ON_MESH = Pipeline(
+    "compile on a mesh",
+    "the same for a mesh of devices",
+    (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
+)
 COMPILE = Pipeline(
     "compile",
     "from an elaborated graph to the one that is lowered",
-    (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
+    (Step(ON_ONE_DEVICE), *COMPILE_ON_MESH.steps),
 )
 INTERPRET = Pipeline(
     "interpret",
     "from an elaborated graph to the one that is interpreted, without passes that add sums in another order",
-    (*PREPARE_KEEPING_LOOPS.steps, Step(DIFFERENTIATE), *OPTIMIZE.steps),
+    (Step(ON_ONE_DEVICE), *PREPARE_KEEPING_LOOPS.steps, Step(DIFFERENTIATE), *OPTIMIZE.steps),
 )
 PIPELINES = (COMPILE, INTERPRET, PREPARE_KEEPING_LOOPS, OPTIMIZE, OPTIMIZE_FOR_READING)
 
@@ -106,7 +113,7 @@ def graph_after(graph: Graph, name: str) -> Graph:
 
 def start_of(pipeline: Pipeline, graph: Graph) -> Graph:
     """What a pipeline starts with, of an elaborated graph."""
-    if pipeline in (COMPILE, INTERPRET):
+    if pipeline in (COMPILE, COMPILE_ON_MESH, INTERPRET):
         return fit_capacity(without_check_messages(graph), INITIAL_CAPACITY, pipeline)[0]
     if pipeline is PREPARE_KEEPING_LOOPS:
         return with_capacity(without_check_messages(graph), INITIAL_CAPACITY)

@@ -110,6 +110,8 @@ def declaration_text(goal: Definition) -> tuple[str, str | None]:
             return node.span.text, None
         case tree.Let():
             return f"let {binding.name}", node.doc
+        case tree.Axes():
+            return f"axes {binding.span.text}", None
         case _ if binding.kind == "size":
             return f"{binding.name}: dim", None
         case _:

@@ -29,7 +29,7 @@ from difflang.types.module_scope import ModuleScope
 
 MODULE_TABLES = (
     "fns", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared",
-    "modules", "imported",
+    "modules", "imported", "axes",
 )  # fmt: skip
 PART_TABLES = ("host", "arguments", "needs")  # the tables that checking a part adds to
 DECLARATION = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
@@ -87,7 +87,7 @@ class DocumentAnalysis(Struct, eq=False):
             dirty = set(parts)
         self.stale = {p for p in dirty if p in new}
         self.parts = parts
-        declarations = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Import)
+        declarations = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Import, tree.Axes)
         return not any(isinstance(item, declarations) for p in dirty for item in p.items)
 
     # ---- Checking

@@ -193,6 +193,8 @@ def declared_names(item: tree.Item) -> Iterator[str]:
         case tree.Import():
             yield from item.names
             yield item.alias or re.split(r"[/\\]", item.module)[-1].removesuffix(".dfl")
+        case tree.Axes():
+            yield from item.names
         case tree.Test() | tree.Bench():
             pass
         case tree.Fn():

@@ -283,7 +283,7 @@ def references(goal: Definition, documents: Iterable[Document]) -> Iterator[Name
         return
     for document in dict.fromkeys((goal.document, *documents)):
         for piece in document.parts:
-            if goal.binding.name not in piece.words:
+            if goal.binding.name.removeprefix("@") not in piece.words:
                 continue
             names = symbols_of(piece)
             for each in (*names.bindings, *names.uses):

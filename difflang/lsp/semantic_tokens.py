@@ -32,7 +32,7 @@ LEGEND = lsp.SemanticTokensLegend(list(TYPES), list(MODIFIERS))
 TOKEN_TYPE_OF = {
     "function": "function", "record": "struct", "enum": "enum", "variant": "enumMember", "field": "property",
     "parameter": "parameter", "value": "variable", "variable": "variable", "size": "typeParameter",
-    "type": "typeParameter", "module": "namespace",
+    "type": "typeParameter", "module": "namespace", "axis": "enumMember",
 }  # fmt: skip
 READONLY = ("value", "parameter", "size")
 

@@ -25,7 +25,7 @@ class NameBinding(Struct, frozen=True, eq=False):
 
     name: str
     span: Span
-    # Function, record, enum, variant, field, parameter, value, variable, size, module, test.
+    # Function, record, enum, variant, field, parameter, value, variable, size, module, axis, test.
     kind: str
     node: tree.Node
     scope: Span | None = None
@@ -91,6 +91,11 @@ def symbols_of(piece: ParsedPart) -> SymbolTable:
     names = piece.cache["names"]
     assert isinstance(names, SymbolTable)
     return names
+
+
+def axis_symbol(name: str) -> str:
+    """The name of an axis of a mesh in symbol tables: a value may have the same name."""
+    return f"@{name}"
 
 
 class LexicalScope:
@@ -165,6 +170,9 @@ class SymbolCollector:
                     self.fields(v.fields, inside, variant)
             case tree.Import():
                 self.imported(item, top)
+            case tree.Axes():
+                for name, span in zip(item.names, item.name_spans, strict=True):
+                    self.bind(top, axis_symbol(name), span, "axis", item)
             case tree.Rule():
                 self.use(top, item.name, item.name_span)
                 run_walk(self.rule(item, top))
@@ -225,6 +233,8 @@ class SymbolCollector:
             match node:
                 case tree.TypeName(path=(name,)) if name not in BUILTIN_TYPES:
                     self.size(name, leading_span(node.span, name), scope, node, binds=binds)
+                case tree.MeshAxes():
+                    self.mesh_axes(node, scope)
                 case tree.AnyShape(name=name):
                     self.size(name, trailing_span(node.span, name), scope, node, binds=binds)
                 case tree.TypeName(path=path) | tree.TypeApply(path=path) | tree.TypeCall(path=path):
@@ -233,6 +243,10 @@ class SymbolCollector:
                     self.module_member(path, scope, node)
                 case _:
                     pass
+
+    def mesh_axes(self, node: tree.MeshAxes, scope: LexicalScope) -> None:
+        for name, span in zip(node.names, node.name_spans, strict=True):
+            self.use(scope, axis_symbol(name), span)
 
     def module_member(self, path: tuple[str, ...], scope: LexicalScope, node: tree.Node) -> None:
         """The second name in a type `model.Line`, or in a case `model.Empty`."""
@@ -280,6 +294,8 @@ class SymbolCollector:
                 inside = LexicalScope(node.span, scope)
                 for stmt in node.stmts:
                     yield self.walk(stmt, inside)
+            case tree.MeshAxes():
+                self.mesh_axes(node, scope)
             case tree.Save(name=name):
                 self.use(scope, name, trailing_span(node.span, name))
             case tree.Attribute(args=args):

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
@@ -16,6 +18,13 @@ from difflang.syntax.lexer import InterpolationSpan, Token, split_literal
 
 # Converting decimal digits takes quadratic time, and Python itself refuses more than 4,300.
 MAX_DIGITS = 1_000
+
+
+class SplitSize(Struct, frozen=True):
+    """A size in a type and the axes of a mesh after it, until the whole type is built."""
+
+    size: tree.TypeExpr
+    axes: tree.MeshAxes
 
 
 class ExpressionBuilder:
@@ -214,8 +223,17 @@ class ExpressionBuilder:
     def type_int(self, span: Span, number: Token) -> tree.TypeInt:
         return tree.TypeInt(span, self.int_(span, number).value)
 
-    def type_apply(self, span: Span, path: tuple[str, ...], *args: tree.TypeExpr | tree.AnyShape) -> tree.TypeApply:
-        return tree.TypeApply(span, path, args)
+    def type_apply(self, span: Span, path: tuple[str, ...], *args: Any) -> tree.TypeApply:
+        if not any([isinstance(a, SplitSize) for a in args]):
+            return tree.TypeApply(span, path, args)
+        pairs = [(a.size, a.axes) if isinstance(a, SplitSize) else (a, None) for a in args]
+        return tree.TypeApply(span, path, tuple([size for size, _ in pairs]), tuple([axes for _, axes in pairs]))
+
+    def split_size(self, span: Span, size: tree.TypeExpr, axes: tree.MeshAxes) -> SplitSize:
+        return SplitSize(size, axes)
+
+    def split(self, span: Span, sign: Token, *names: Token) -> tree.MeshAxes:
+        return tree.MeshAxes(span, tuple(map(normalized_name, names)), tuple(map(self.span, names)))
 
     def type_call(self, span: Span, path: tuple[str, ...], *args: tree.TypeExpr) -> tree.TypeCall:
         return tree.TypeCall(span, path, args)

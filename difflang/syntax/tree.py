@@ -96,7 +96,7 @@ class Dots(Node, frozen=True):
 
 class Arg(Node, frozen=True):
     name: str | None
-    value: Expr | ComprehensionArg
+    value: Expr | ComprehensionArg | MeshAxes
 
 
 class Call(Node, frozen=True):
@@ -398,6 +398,13 @@ class Import(Node, frozen=True):
     name_spans: tuple[Span, ...] = ()
 
 
+class Axes(Node, frozen=True):
+    """`axes data, model`: the names of a mesh's axes."""
+
+    names: tuple[str, ...]
+    name_spans: tuple[Span, ...]
+
+
 class Test(Node, frozen=True):
     name: str
     name_span: Span
@@ -428,11 +435,19 @@ class TypeInt(Node, frozen=True):
     value: int
 
 
+class MeshAxes(Node, frozen=True):
+    """`@data`, `@(data, model)`: the axes of a mesh that split an axis of an array."""
+
+    names: tuple[str, ...]
+    name_spans: tuple[Span, ...]
+
+
 class TypeApply(Node, frozen=True):
-    """`f32[n, ..s]`, `Net[d, h]`."""
+    """`f32[n, ..s]`, `Net[d, h]`. `splits` has what stands after each argument; it is empty if nothing does."""
 
     path: tuple[str, ...]
     args: tuple[TypeExpr | AnyShape, ...]
+    splits: tuple[MeshAxes | None, ...] = ()
 
 
 class TypeCall(Node, frozen=True):
@@ -481,5 +496,5 @@ ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern
 CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern
 Stmt = Let | Var | Assign | Update | Return | Yield | Save | Break | Continue | Assert | Fn | Expr
-Item = Import | Record | Enum | Rule | Test | Bench | Stmt
+Item = Import | Axes | Record | Enum | Rule | Test | Bench | Stmt
 TypeExpr = TypeName | TypeInt | TypeApply | TypeCall | TypeArray | TypeTuple | TypeFn | DimBinary

@@ -42,6 +42,9 @@ class TreeBuilder(ExpressionBuilder):
     def names(self, span: Span, *names: Token) -> tuple[Token, ...]:
         return names
 
+    def axes(self, span: Span, *names: Token) -> tree.Axes:
+        return tree.Axes(span, tuple(map(normalized_name, names)), tuple(map(self.span, names)))
+
     def test(self, span: Span, name: Token, body: tree.Block) -> tree.Test:
         return tree.Test(span, self.plain_string(name, "a test's name"), self.span(name), body)
 

@@ -64,6 +64,7 @@ class AnnotationResolver(TypeResolver):
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
                 return self.match_element(name, type)
             case tree.TypeApply(path=(name,)), Tensor() if name in self.generics or name in DTYPES:
+                self.check_splits(written)
                 return self.match_element(name, type) and self.match_shape(written.args, type.shape, waiting)
             case tree.TypeApply(path=(name,)), _ if name in self.generics or name in DTYPES:
                 return False

@@ -128,6 +128,8 @@ class ModuleScope(Struct, eq=False, dict=True):
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
     records: RecordTable = field(default_factory=RecordTable)
     variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
+    # The axes of a mesh that the file declares.
+    axes: dict[str, Span] = field(default_factory=dict[str, Span])
     # The bindings of `extern fn` declarations.
     externs: dict[str, ExternBinding] = field(default_factory=dict[str, "ExternBinding"])
     # Derivative rules by the name of their function.
@@ -167,6 +169,12 @@ class ModuleScope(Struct, eq=False, dict=True):
     def name(self) -> str:
         """The name in messages: the file name without folder and suffix."""
         return PurePath(self.source.name).stem
+
+    @property
+    def knows_axes(self) -> bool:
+        """Whether it or a module that it imports from declares axes of a mesh."""
+        others = (*self.modules.values(), *[g.module for g in self.imported.values()])
+        return bool(self.axes) or any([bool(m.axes) for m in others])
 
     @property
     def public_names(self) -> list[str]:

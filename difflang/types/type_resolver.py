@@ -31,6 +31,7 @@ from difflang.types.language_types import (
     tangent_type,
 )
 from difflang.types.layered_bindings import LayeredBindings
+from difflang.types.mesh_axis_errors import check_mesh_axes, misplaced_axes_error
 from difflang.types.module_name_errors import missing_type_error
 from difflang.types.module_scope import RecordTable
 from difflang.types.size_expressions import check_axis_size, count_leaves, size_arithmetic
@@ -197,6 +198,7 @@ class TypeResolver(Struct):
     def resolve_applied(self, written: tree.TypeApply, name: str) -> LangType:
         dtype = self.element(name)
         if dtype is not None:
+            self.check_splits(written)
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
         if record is None and name in ("str", "key", "dim"):
@@ -205,8 +207,16 @@ class TypeResolver(Struct):
             raise self.unknown_error(written.span, name)
         return self.apply_type(written, record)
 
+    def check_splits(self, written: tree.TypeApply) -> None:
+        """Errors: DL0606 for an axis of a mesh that the file does not declare, DL0604 for one that is named twice."""
+        table = self.record_table() if written.splits else None
+        if table is not None and table.module is not None:
+            check_mesh_axes([axes for axes in written.splits if axes is not None], table.module)
+
     def apply_type(self, written: tree.TypeApply, decl: tree.Record | tree.Enum) -> LangType:
         """`Name[a, b]`. Errors: DL0302 for another number of arguments, DL0301 for one of another kind."""
+        if written.splits:
+            raise misplaced_axes_error(written)
         if len(decl.generics) != len(written.args):
             takes = f"{(count := len(decl.generics))} argument{'s' * (count != 1)} in brackets, not {len(written.args)}"
             message = f"the {declaration_kind(decl)} `{decl.name}` takes {takes}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.symbolic_dims import Dim, substitute_dims
 from difflang.ir.tensor_types import BOOL, I32, Tensor
+from difflang.ops.arrays.reshard import ANY
 from difflang.ops.arrays.shape_manipulation import element_count
 from difflang.unparse.fragments import (
     ATOM,
@@ -52,6 +53,18 @@ def iota(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     if type.dtype is not I32:
         text = f"{type.dtype}({text})"
     return [insert_new_axes(Fragment(text, POSTFIX, (type.shape[axis],), type.dtype), type, (axis,))]
+
+
+@unparse_rule("reshard")
+def reshard(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """A call; in a batch, where some axes are split as they come, the array itself."""
+    x, splits = writer.words(eqn.operands[0]), eqn.attrs["splits"]
+    if ANY in splits:
+        return [x]
+    entries = [f"@({', '.join(a)})" if a[1:] else f"@{a[0]}" if a else "_" for a in splits]
+    type = tensor_type(eqn.results[0])
+    whole = with_full_shape(x, type)
+    return [call_fragment("reshard", whole, shape=type.shape, dtype=type.dtype, more=", ".join(entries))]
 
 
 # ---- Shapes

@@ -57,12 +57,12 @@
     "max_pool2d" "max_pool3d" "mean" "min" "norm" "normal" "normal_like" "ones" "ones_like"
     "open_npy" "outer" "pad" "permutation" "plot" "popcount" "print" "prod" "progress" "qr"
     "read_csv" "read_json" "read_npy" "read_npz" "read_safetensors" "real" "reduce" "relu" "repeat"
-    "reshape" "reverse" "rfft" "roll" "round" "save" "scan" "scatter" "shift_left" "shift_right"
-    "sigmoid" "sign" "sin" "sinc" "sinh" "slogdet" "softmax" "softplus" "solve" "solve_triangular"
-    "sort" "split" "sqrt" "stack" "std" "stop" "sum" "sum_pool1d" "sum_pool2d" "sum_pool3d" "svd"
-    "tan" "tanh" "tile" "top_k" "trace" "transpose" "tril" "triu" "trunc" "uniform" "uniform_like"
-    "variance" "where" "write_csv" "write_json" "write_npy" "write_npz" "write_safetensors" "xlogy"
-    "zero" "zeros" "zeros_like" "zip"))
+    "reshape" "reshard" "reverse" "rfft" "roll" "round" "save" "scan" "scatter" "shift_left"
+    "shift_right" "sigmoid" "sign" "sin" "sinc" "sinh" "slogdet" "softmax" "softplus" "solve"
+    "solve_triangular" "sort" "split" "sqrt" "stack" "std" "stop" "sum" "sum_pool1d" "sum_pool2d"
+    "sum_pool3d" "svd" "tan" "tanh" "tile" "top_k" "trace" "transpose" "tril" "triu" "trunc"
+    "uniform" "uniform_like" "variance" "where" "write_csv" "write_json" "write_npy" "write_npz"
+    "write_safetensors" "xlogy" "zero" "zeros" "zeros_like" "zip"))
 
 (defconst difflang--transforms
   '("deriv" "grad" "hessian" "hvp" "jacfwd" "jacobian" "jacrev" "jet" "jvp" "linearize"
@@ -79,6 +79,7 @@
     ("extern" . "[ \\t]+\\(?:fn\\|op\\)\\_>")
     ("host" . "[ \\t]+fn\\_>")
     ("as" . "[ \\t]+[[:alpha:]_]")
+    ("axes" . "[ \\t]+[[:alpha:]_]")
     ("bench" . "[ \\t]*\"")
     ("by" . "[ \\t]+\\(?:[[:alnum:]_([|\"]\\|-[[:alnum:]_]\\)")
     ("linear" . "[ \\t]*|\\(?:[^>]\\|$\\)")

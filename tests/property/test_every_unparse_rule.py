@@ -53,7 +53,7 @@ def loaded(calls: Sequence[OpCall]) -> tuple[str, list[tuple[OpCall, Any]]]:
     for number, call in enumerate(calls):
         with suppress(CannotUnparse):
             texts[number] = text_of(call, number)
-    whole = "float f64\n" + "".join(texts.values())
+    whole = "float f64\naxes rows, columns\n" + "".join(texts.values())
     module: Any = difflang.loads(whole)
     return whole, [(calls[number], getattr(module, f"spelled{number}")) for number in texts]
 

@@ -9,6 +9,7 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.application import apply, expect_function
 from difflang.elaborate.calls.builtin_registry import TRANSFORM_NAMES
 from difflang.elaborate.calls.call_args import CallArgs, parameter_names
+from difflang.elaborate.calls.reshard_calls import elaborate_reshard
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.derivatives.scalar_derivative import jet_order
 from difflang.elaborate.derivatives.wrt import parameter_fields_named
@@ -24,6 +25,8 @@ from difflang.types.function_code import PRIME, DerivativeCode, VmapCode, Wrt
 
 @elaborates(tree.Call)
 def elaborate_call(cx: ElabContext, e: tree.Call) -> Walk[Term]:
+    if isinstance(e.fn, tree.Name) and e.fn.id == "reshard" and not is_user_defined(cx, e.fn):
+        return (yield elaborate_reshard(cx, e))
     transform = transform_operator(cx, e.fn)
     if transform is not None:
         operator, wrt = transform

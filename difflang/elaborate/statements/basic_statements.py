@@ -11,6 +11,7 @@ from difflang.elaborate.effects import YieldItem
 from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.expressions.names import bind_pattern, closure_values, generic_bindings
+from difflang.elaborate.mesh_axes import lay_out_declared
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
@@ -152,7 +153,7 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
     known = set(cx.annotations.bound)
     if not cx.annotations.match(written, type_of(value)):
         raise declared_type_error(written, type_of(value), span, what)
-    value = ascribe_enum(cx.annotations, written, value)
+    value = lay_out_declared(cx, written, ascribe_enum(cx.annotations, written, value))
     for name, size in cx.annotations.bound.items():
         if name not in known and isinstance(size, (int, Poly)):
             cx.scope.bind(name, size)

@@ -239,6 +239,10 @@ class _LayoutBuilder:
         assert at is not None
         return (self.join_parts(parts[: at + 1], ""), self.join_parts(parts[at + 1 : -1]), self.doc(parts[-1]))
 
+    def lay_split(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
+        """The axes of a mesh: `@data`, `@(data, model)`."""
+        return (self.join_parts(parts[:2], ""), self.join_parts(parts[2:-1]), self.doc(parts[-1]) if parts[2:] else "")
+
     lay_type_atom = lay_type_call = lay_type_array = lay_type_tuple = lay_type_apply
 
     def lay_bare_fn(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:

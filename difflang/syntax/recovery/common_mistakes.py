@@ -390,7 +390,7 @@ FOREIGN_KEYWORD_REPLACEMENTS: dict[str, str | tuple[tuple[str, str], ...]] = {
 
 # Keywords that begin a line, and whether the rest of the line could be a line by itself.
 LINE_KEYWORDS = {
-    **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
+    **dict.fromkeys(("assert", "axes", "host", "import", "let", "pub", "return", "var", "yield"), True),
     **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
 }
 AFTER_KEYWORD = ("NAME", "INT", "FLOAT", "STRING", "not", "fn", "let", "record", "enum")

@@ -11,11 +11,13 @@ from difflang.base.wording import with_article
 from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.mesh_axes import declared_layouts, names_axes, split_type_text
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim, dim_names
-from difflang.ir.tensor_types import DTYPES
+from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.reshard import Split
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
@@ -82,7 +84,43 @@ class DerivativeText(Struct, eq=False):
         """The `float` line, and the caption."""
         module = self.checked.module
         lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
+        lines += [f"axes {', '.join(module.axes)}"] if self.names_axes else []
         return [*lines, f"# {self.caption}: {module.source.name}, line {self.decl.name_span.position[0]}."]
+
+    @property
+    def names_axes(self) -> bool:
+        """Whether axes of a mesh are in the types of the function, or moved in its body."""
+        module = self.checked.module
+        return bool(module.axes) and (names_axes(module, self.decl) or "reshard(" in self.body)
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """How the function declares its arrays split, by their names: `w`, `m.w`."""
+        found: dict[str, Split] = {}
+        for param, argument in zip(self.decl.params, self.arguments, strict=False):
+            if self.names_axes and param.type is not None and argument.size is None:
+                layouts = declared_layouts(self.checked.module, param.type, argument.type)
+                named = zip(leaf_hints(argument.type, argument.name), layouts, strict=True)
+                found |= {name: layout[0] for name, layout in named if layout is not None}
+        return found
+
+    def split_type(self, name: str, type: LangType) -> str:
+        """The type of an argument, split as the function declares it; a tangent is split as what it belongs to."""
+        split = self.splits.get(name) or self.splits.get(name.removeprefix("d_"))
+        return split_type_text(type, split) if split and isinstance(type, Tensor) else function_type_text(type)
+
+    @property
+    def split_result(self) -> str:
+        """The type of the result: a gradient is split as what it belongs to."""
+        result = grad_record_as_tuple(self.entry.type)
+        parts = result.items if isinstance(result, TupleType) else (result,)
+        names = [n.removeprefix("d_") for n in self.result_names]
+        if not self.splits or len(parts) != len(names):
+            return show_type(result)
+        texts = [
+            self.split_type(n, t) if isinstance(t, Tensor) else show_type(t) for n, t in zip(names, parts, strict=True)
+        ]
+        return tuple_text(texts)
 
     def required_declarations(self) -> Iterator[tree.Record | tree.Enum]:
         """The records and enums that it uses, in dependency order."""
@@ -222,7 +260,7 @@ def render_program(cases: Sequence[DerivativeText]) -> str:
     first = cases[0]
     declared = dict.fromkeys(d for case in cases for d in case.required_declarations())
     known = {g.name: show_type(type) for case in cases for g, type in case.global_values()}
-    taken = {a.name: "dim" if a.size is not None else function_type_text(a.type) for a in first.arguments} | known
+    taken = {a.name: "dim" if a.size is not None else first.split_type(a.name, a.type) for a in first.arguments} | known
     params = ", ".join([f"{name}: {type}" for name, type in taken.items()])
     body = first.body
     if first.patterns:
@@ -232,8 +270,7 @@ def render_program(cases: Sequence[DerivativeText]) -> str:
         body = "\n".join([f"match {tuple_text(chosen)} {{", *arms, "}"])
     head = "@unchecked\n" * any(case.unchecked for case in cases)
     lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
-    result = show_type(grad_record_as_tuple(first.entry.type))
-    return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
+    return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {first.split_result} {{\n{body}\n}}\n")
 
 
 def tuple_text(texts: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from difflang.ops.control.derivative_operators import vjp
 from difflang.ops.control.map import map_
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.loop.loop_op import loop
+from difflang.passes.drop_placements import drop_declared_placements
 from difflang.passes.dynamic_loop_outputs import arrays_to_histories
 from difflang.passes.inline import is_inlinable_call, splice
 from difflang.passes.merge_equal_loops import merge_equal_loops, merge_history_sources
@@ -65,7 +66,8 @@ def expand_with_names(graph: Graph, names: Mapping[Span, str], *, recompute: boo
 
     With `recompute`, steps that contain a loop of unknown length are rematerialized in the reverse sweep.
     """
-    found = PREPARE_KEEPING_LOOPS(apply_name_hints(with_symbolic_sizes(graph), names))
+    plain = drop_declared_placements(with_symbolic_sizes(graph))
+    found = PREPARE_KEEPING_LOOPS(apply_name_hints(plain, names))
     return inline_regions(differentiate(checkpoint_dynamic_loops(found) if recompute else found))
 
 

@@ -17,13 +17,14 @@ syn keyword difflangConstant inf nan newaxis pi
 syn match difflangType ~\v%(: |-\> )@3<=%(D|dim|float|history|key|num|ord|str|vec)>~
 syn match difflangFunction ~\v<%(abs|acos|acosh|all|angle|any|arg|argmax|argmin|argsort|asin|asinh|atan|atan2|atanh|avg_pool1d|avg_pool2d|avg_pool3d|bit_and|bit_not|bit_or|bit_xor|cbrt|ceil|cholesky|clamp|clock|complex|concat|conj|conv1d|conv1d_transpose|conv2d|conv2d_transpose|conv3d|conv3d_transpose|cos|cosh|cumprod|cumsum|det|diag|digamma|discrete|dot|eigh|enumerate|erf|erfc|erfinv|exp|exp2|expm|expm1|eye|fft|fill|floor)>['(]@=~
 syn match difflangFunction ~\v<%(fold_in|gamma|gather|gelu|histogram|hypot|ifft|imag|image|inv|iota|irfft|isfinite|isinf|isnan|key|lgamma|linspace|load|log|log10|log1p|log2|log_softmax|logaddexp|logsumexp|lu|map|max|max_pool1d|max_pool2d|max_pool3d|mean|min|norm|normal|normal_like|ones|ones_like|open_npy|outer|pad|permutation|plot|popcount|print|prod|progress|qr|read_csv|read_json|read_npy|read_npz|read_safetensors|real|reduce)>['(]@=~
-syn match difflangFunction ~\v<%(relu|repeat|reshape|reverse|rfft|roll|round|save|scan|scatter|shift_left|shift_right|sigmoid|sign|sin|sinc|sinh|slogdet|softmax|softplus|solve|solve_triangular|sort|split|sqrt|stack|std|stop|sum|sum_pool1d|sum_pool2d|sum_pool3d|svd|tan|tanh|tile|top_k|trace|transpose|tril|triu|trunc|uniform|uniform_like|variance|where|write_csv|write_json|write_npy|write_npz|write_safetensors|xlogy|zero|zeros)>['(]@=~
-syn match difflangFunction ~\v<%(zeros_like|zip)>['(]@=~
+syn match difflangFunction ~\v<%(relu|repeat|reshape|reshard|reverse|rfft|roll|round|save|scan|scatter|shift_left|shift_right|sigmoid|sign|sin|sinc|sinh|slogdet|softmax|softplus|solve|solve_triangular|sort|split|sqrt|stack|std|stop|sum|sum_pool1d|sum_pool2d|sum_pool3d|svd|tan|tanh|tile|top_k|trace|transpose|tril|triu|trunc|uniform|uniform_like|variance|where|write_csv|write_json|write_npy|write_npz|write_safetensors|xlogy|zero)>['(]@=~
+syn match difflangFunction ~\v<%(zeros|zeros_like|zip)>['(]@=~
 syn match difflangFunction ~\v<%(deriv|grad|hessian|hvp|jacfwd|jacobian|jacrev|jet|jvp|linearize|value_and_grad|vjp|vmap)>[(\[]@=~
 syn match difflangKeyword ~\v<float>%([ \t]+%(bf16|f16|f32|f64)>)@=~
 syn match difflangKeyword ~\v<extern>%([ \t]+%(fn|op)>)@=~
 syn match difflangKeyword ~\v<host>%([ \t]+fn>)@=~
 syn match difflangKeyword ~\v<as>%([ \t]+%(%(and|else|if|in|or|with)>)@!\k)@=~
+syn match difflangKeyword ~\v<axes>%([ \t]+%(%(and|else|if|in|or|with)>)@!\k)@=~
 syn match difflangKeyword ~\v<bench>%([ \t]*")@=~
 syn match difflangKeyword ~\v<by>%([ \t]+%(%(and|else|if|in|or|with)>)@![[:alnum:]_(\[|"]|[ \t]+-\k)@=~
 syn match difflangKeyword ~\v<linear>%([ \t]*\|\>@!)@=~

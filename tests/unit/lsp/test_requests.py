@@ -93,6 +93,16 @@ def renamed(text: str, old: str, nth: int, new: str) -> str:
     return apply_edits(text, edits[document])
 
 
+AXES = "axes data, model\n\nfn f(x: f32[n @data]) -> f32[n] = reshard(x, @data)\n\nlet data = 2.0\nprint(data)\n"
+
+
+def test_an_axis_of_a_mesh_is_no_value() -> None:
+    assert renamed(AXES, "data", 0, "rows") == AXES.replace("axes data", "axes rows").replace("@data", "@rows")
+    assert renamed(AXES, "data", 3, "d") == AXES.replace("let data", "let d").replace("print(data)", "print(d)")
+    found = occurrence_at(opened(Workspace(), AXES), AXES.index("@data") + 1)
+    assert found is not None and "axes data" in hover_and_hints.name_hover(found)
+
+
 @pytest.mark.parametrize(
     ("text", "old", "nth", "new"),
     [

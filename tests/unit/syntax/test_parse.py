@@ -129,7 +129,7 @@ def test_a_function() -> None:
     )
     assert (fn.name, fn.pub, fn.host, fn.doc) == ("f", True, True, "Doc.")
     assert shape(fn.generics) == (("Generic", "T", "float"),)
-    assert shape(fn.params[0].type) == ("TypeApply", ("T",), (("TypeName", ("n",)), ("AnyShape", "s")))
+    assert shape(fn.params[0].type) == ("TypeApply", ("T",), (("TypeName", ("n",)), ("AnyShape", "s")), ())
     assert shape(fn.params[1]) == ("Param", "k", ("TypeName", ("dim",)), ("Int", 3))
     assert shape(fn.result) == ("TypeCall", ("D",), (("TypeName", ("T",)),))
     assert [attribute.name for attribute in fn.attributes] == ["memory", "deterministic"]
@@ -152,7 +152,10 @@ def test_a_function() -> None:
         ("m.Net[2 * n + 1, k^2]",
          ("TypeApply", ("m", "Net"), (
              ("DimBinary", "+", ("DimBinary", "*", ("TypeInt", 2), ("TypeName", ("n",))), ("TypeInt", 1)),
-             ("DimBinary", "^", ("TypeName", ("k",)), ("TypeInt", 2))))),
+             ("DimBinary", "^", ("TypeName", ("k",)), ("TypeInt", 2))), ())),
+        ("f32[n @data, d, h @(data, model)]",
+         ("TypeApply", ("f32",), (("TypeName", ("n",)), ("TypeName", ("d",)), ("TypeName", ("h",))),
+          (("MeshAxes", ("data",)), None, ("MeshAxes", ("data", "model"))))),
     ],
 )  # fmt: skip
 def test_types(text: str, expected: object) -> None:

@@ -1,0 +1,67 @@
+"""The op `reshard`: the same numbers, split along axes of a mesh as it says.
+
+It stands where a type says how an array is split, and where the program moves one. On one device it does nothing, and
+so along an axis that the mesh does not have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from difflang.ir.array_types import Array, Jax, JaxArray
+from difflang.ir.graph import Value
+from difflang.ir.op import Placement, TypeSolver
+from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
+from difflang.ops.op_factories import OpExample, along_new_axis, linear_op
+
+Along = tuple[str, ...]  # the mesh axes that an axis of an array is split along, the outermost first
+Split = tuple[Along, ...]  # of each axis of an array
+ANY: Along = ("?",)  # an axis that is split as it comes
+
+
+def reshard_type(same: TypeSolver, x: Tensor, *, splits: Split, source: Split) -> Tensor:
+    same.accepts(x, (*NUMBERS, BOOL))
+    for split in (splits, source) if source else (splits,):
+        same.require(len(split) == x.rank, "{} does not have {} axes", x, len(split))
+    return x
+
+
+def reshard_transpose(ct: Value, x: Any, *, splits: Split, source: Split) -> Value:
+    """A cotangent is split as its value; where that is not known, as it comes."""
+    return reshard.one(ct, splits=source, source=splits) if source else ct
+
+
+def reshard_lower(jax: Jax, x: JaxArray, *, splits: Split, source: Split) -> JaxArray:
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return x
+    free = set(mesh.axis_names) - set(mesh.manual_axes)
+    unconstrained = jax.sharding.PartitionSpec.UNCONSTRAINED
+    spec = [unconstrained if along == ANY else tuple([a for a in along if a in free]) or None for along in splits]
+    return jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))
+
+
+def reshard_reference(x: Array, *, splits: Split, source: Split) -> Array:
+    return x
+
+
+reshard = linear_op(
+    "reshard",
+    type=reshard_type,
+    transpose=(reshard_transpose,),
+    mask_transpose=lambda mask, i, x, splits, source: mask,
+    reference=reshard_reference,
+    lower=reshard_lower,
+    accepts=(*NUMBERS, BOOL),
+    movement=Placement(lambda splits, source: splits, lambda splits, source: bool(source)),
+    batch_rule=along_new_axis(
+        lambda n, splits, source: {"splits": (ANY, *splits), "source": (ANY, *source) if source else ()}
+    ),
+    samples=(
+        OpExample(((4, 3),), {"splits": (("rows",), ()), "source": ((), ())}),
+        OpExample(((4,),), {"splits": (("rows", "columns"),), "source": ()}),
+    ),
+    doc="""The same numbers, each axis split along the axes of a mesh that `splits` names; they were split as `source`.
+    Units: u -> u. Kinks: none.""",
+    traits=("data movement", "disjoint transpose", "bit exact", "cheap", "view"),
+)  # fmt: skip

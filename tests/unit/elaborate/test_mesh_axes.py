@@ -1,0 +1,130 @@
+"""Axes of a mesh in types: checked where they stand, and without effect on one device."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import difflang
+from difflang.base.source import Source
+from difflang.driver.checked_program import check_program
+from difflang.ops.arrays.reshard import ANY, reshard
+from difflang.syntax.formatter.format_program import format_program
+from difflang.tools.derive.derive import DeriveOptions, derive
+from support.language import codes
+
+NET = """axes data, model
+record Net[d, h] { w: f32[d, h @model], v: f32[h @model] }
+fn hidden(w: f32[d, h @model], x: f32[n @data, d]) -> f32[n @data, h @model] = tanh(x @ w)
+fn loss(net: Net[d, h], x: f32[n @data, d], y: f32[n @data]) -> f32 {
+  let s = hidden(net.w, x) @ net.v
+  mean((s - y)^2)
+}
+fn gathered(w: f32[d @data, d], x: f32[n @data, d]) -> f32[n @data, d] {
+  var z = x
+  for _ in 0..3 { z = tanh(z @ reshard(w, _, _)) }
+  z
+}
+"""
+WHOLE = NET.replace(" @data", "").replace(" @model", "").replace("axes data, model\n", "").replace(
+    "reshard(w, _, _)", "w"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["f32", "f64"])
+def test_on_one_device_nothing_changes(wide: bool) -> None:
+    source, plain = [text.replace("f32", "f64") if wide else text for text in (NET, WHOLE)]
+    kind = np.float64 if wide else np.float32
+    m, p = difflang.loads(source), difflang.loads(plain)
+    w, x = np.linspace(-1, 1, 6, dtype=kind).reshape(3, 2), np.linspace(-1, 2, 12, dtype=kind).reshape(4, 3)
+    net = {"w": w, "v": np.ones(2, kind)}
+    y = np.ones(4, kind)
+    assert m.loss(net, x, y) == p.loss(net, x, y)
+    got, want = m.loss.grad()(net, x, y), p.loss.grad()(net, x, y)
+    np.testing.assert_array_equal(got["w"], want["w"])
+    np.testing.assert_allclose(m.loss.interpret(net, x, y), p.loss.interpret(net, x, y), rtol=0)
+    square = np.linspace(-1, 1, 9, dtype=kind).reshape(3, 3)
+    np.testing.assert_array_equal(m.gathered(square, x), p.gathered(square, x))
+    jvps = [f.gathered.jvp("w")(square, x, square) for f in (m, p)]
+    np.testing.assert_array_equal(*[tangent for _, tangent in jvps])
+
+
+def placements(text: str) -> list[str]:
+    """The attribute `splits` of each placement in the text of a graph."""
+    return re.findall(r"reshard .*splits = (.*)}", text)
+
+
+def test_what_types_say_is_in_the_graph() -> None:
+    m = difflang.loads(NET)
+    w = np.zeros((2, 2), np.float32)
+    assert placements(str(m.hidden.ir("ir", w, w))) == [
+        '((), ("model",))',
+        '(("data",), ())',
+        '(("data",), ("model",))',
+    ]
+    assert placements(str(m.hidden.ir("optimized", w, w))) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("axes data\nfn f(x: f32[n @dta]) -> f32 = sum(x)", [("DL0606", 2)]),
+        ("fn f(x: f32[n @data]) -> f32 = sum(x)", [("DL0606", 1)]),
+        ("axes data\nfn f(x: f32[n]) -> f32[n @mesh] = x", [("DL0606", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32 {\n  let y: f32[n @mesh] = x\n  sum(y)\n}", [("DL0606", 3)]),
+        ("axes data\nrecord R[n] { x: f32[n @mesh] }", [("DL0606", 2)]),
+        ("axes data\nfn f(x: f32[n @data, n @data]) -> f32 = sum(x)", [("DL0604", 2)]),
+        ("axes data\nfn f(x: f32[n @(data, data)]) -> f32 = sum(x)", [("DL0604", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32[n] = reshard(x, @mesh)", [("DL0606", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32[n] = reshard(x, _, @data)", [("DL0610", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32[n] = reshard(x, 1)", [("DL0610", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32 = sum(x, @data)", [("DL0610", 2)]),
+        ("axes data\nfn f(x: f32[n]) -> f32[n] = x |> reshard", [("DL0610", 2)]),
+        ("axes data\nrecord R[n] { x: f32[n] }\nfn f(r: R[n @data]) -> f32 = sum(r.x)", [("DL0610", 3)]),
+        ("axes data, data", [("DL0210", 1)]),
+        ("axes data\nlet data = 3.0\nlet axes = data\nprint(axes)", []),
+    ],
+)  # fmt: skip
+def test_wrong_axes(program: str, found: list[tuple[str, int]]) -> None:
+    assert codes(program) == found
+
+
+def test_a_misspelt_axis_is_repaired() -> None:
+    (told,) = check_program(Source("a.dfl", "axes model\nfn f(x: f32[n @modle]) -> f32 = sum(x)")).diagnostics
+    assert told.helps == ("did you mean `model`?",) and len(told.fixes) == 1
+
+
+def test_axes_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "net.dfl").write_text(NET.replace("record", "pub record").replace("fn loss", "pub fn loss"))
+    text = 'import "./net.dfl" as net\nfn f(m: net.Net[d, h], x: f32[n, d]) -> f32 = net.loss(m, x, zeros(n))\n'
+    (tmp_path / "main.dfl").write_text(text)
+    m = difflang.load(tmp_path / "main.dfl")
+    w = np.ones((3, 2), np.float32)
+    found = placements(str(m.f.ir("ir", {"w": w, "v": w[0]}, np.ones((4, 3), np.float32))))
+    assert found[:3] == ['((), ("model",))', '(("model",),)', "((), ())"]
+
+
+def test_they_are_formatted() -> None:
+    text = "axes data,model\nfn f( x:f32[n@ data,d @( data,model )] )->f32[n  @data]=reshard( x,@data,_ )\n"
+    laid = "axes data, model\nfn f(x: f32[n @data, d @(data, model)]) -> f32[n @data] = reshard(x, @data, _)\n"
+    assert format_program(Source("a.dfl", text)) == format_program(Source("a.dfl", laid)) == laid
+
+
+def test_a_derivative_keeps_them() -> None:
+    source = "axes data\nfn f(w: f32[d @data, h], x: f32[n, d]) -> f32 = sum((x @ reshard(w, _, _))^2)"
+    checked = check_program(Source("a.dfl", source))
+    text = derive(checked, None, "f", DeriveOptions(wrt="w,x"))
+    assert "d_f(w: f32[d @data, h], x: f32[n, d]) -> (f32[d @data, h], f32[n, d]) {" in text
+    assert "axes data\n" in text and "reshard(w, _, _)" in text
+    assert "d_w: f32[d @data, h]" in derive(checked, None, "f", DeriveOptions(wrt="w", mode="jvp"))
+
+
+def test_a_batch_leaves_its_own_axis_as_it_comes() -> None:
+    source = "axes data\nfn f(x: f32[n @data]) -> f32 = sum(x^2)\nfn all(xs: f32[k, n]) -> f32[k] = vmap(f)(xs)"
+    m = difflang.loads(source)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(m.all(x), m.f.vmap()(x))
+    assert reshard.batch_rule is not None and ANY == ("?",)
