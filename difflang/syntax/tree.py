@@ -96,7 +96,7 @@ class Dots(Node, frozen=True):
 
 class Arg(Node, frozen=True):
     name: str | None
-    value: Expr | ComprehensionArg | MeshAxes
+    value: Expr | ComprehensionArg
 
 
 class Call(Node, frozen=True):
@@ -490,7 +490,7 @@ class AnyShape(Node, frozen=True):
 Expr = (
     Name | Int | Float | Imaginary | Bool | Str | Unary | Binary | Compare | Range | Slice | Dots | Call | Pipe
     | Index | Member | Prime | With | TupleExpr | ArrayExpr | ArrayComprehension | Block | If | Match
-    | Checkpoint | WithKey | Lambda | Loop | Foreign
+    | Checkpoint | WithKey | Lambda | Loop | Foreign | MeshAxes
 )  # fmt: skip
 ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern
