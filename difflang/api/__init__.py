@@ -21,6 +21,7 @@ from difflang.base.source import Source
 from difflang.base.source_files import read_source
 from difflang.driver.checked_program import check_program
 from difflang.driver.python_warnings import issue_warning
+from difflang.embed.mesh_program import Mesh, find_mesh
 from difflang.syntax import tree
 from difflang.tools.verify_rules import verify_rules
 from difflang.types.function_code import FnCode
@@ -30,6 +31,7 @@ from difflang.types.type_errors import make_error
 
 __all__ = ["Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"]
 
+MeshLike = Mesh | Mapping[str, int] | None
 ExternBindings = Mapping[str, Callable[..., Any] | Extern]
 
 
@@ -107,6 +109,7 @@ def load(
     paths: Sequence[str | Path] = (),
     externs: ExternBindings | None = None,
     strict: bool = False,
+    mesh: MeshLike = None,
 ) -> Module:
     """Load and check a file; its functions are attributes. Its statements are not run.
 
@@ -114,7 +117,8 @@ def load(
     program's folder. Values that depend on a `var` need a run of the file. `seed` starts the random streams, `paths`
     are further folders to search for imports. `externs` binds Python functions to its `extern fn`s by name, or by
     `model.name` to those of an imported module: functions that JAX can trace, or results of `extern`.
-    If `strict`, warnings are errors, here and at calls.
+    If `strict`, warnings are errors, here and at calls. Functions run on a `mesh`, one of JAX or the sizes of its axes
+    such as `{"data": 4}`: arguments are laid out there as their types say.
 
     Errors: ParseError, CheckError; DataError if there is no such file; ArgumentError for a Python function that does
     not have its declared type.
@@ -125,7 +129,9 @@ def load(
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
             raise make_error("DL0701", "`load` takes the name of a file", help=way)
-        return build_module(read_source(place, str(path)), place.stem, place, seed, paths, externs, strict=strict)
+        return build_module(
+            read_source(place, str(path)), place.stem, place, seed, paths, externs, strict=strict, mesh=mesh
+        )
 
 
 def loads(
@@ -137,6 +143,7 @@ def loads(
     paths: Sequence[str | Path] = (),
     externs: ExternBindings | None = None,
     strict: bool = False,
+    mesh: MeshLike = None,
 ) -> Module:
     """Load and check a text, as `load` does a file. Files are read and imported from the current folder.
 
@@ -147,14 +154,14 @@ def loads(
             file, line = origin
             # Empty lines above the text make its line numbers those of the file.
             text = Source(file, "\n" * (line - 1) + source)
-            return build_module(text, name, None, seed, paths, externs, strict=strict)
+            return build_module(text, name, None, seed, paths, externs, strict=strict, mesh=mesh)
         if not isinstance(cast(object, source), str):
             raise make_error("DL0102", f"`loads` takes the text of a program, but got {class_with_article(source)}",
                           help="decode the bytes first: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
             raise make_error("DL0102", f"`loads` takes the text of a program, but `{source}` is the name of a file",
                           help=f'write `difflang.load("{source}")`')  # fmt: skip
-        return build_module(Source(name, source), name, None, seed, paths, externs, strict=strict)
+        return build_module(Source(name, source), name, None, seed, paths, externs, strict=strict, mesh=mesh)
 
 
 def build_module(
@@ -166,14 +173,17 @@ def build_module(
     externs: ExternBindings | None = None,
     *,
     strict: bool = False,
+    mesh: MeshLike = None,
 ) -> Module:
+    devices = find_mesh(mesh) if isinstance(mesh, Mapping) else mesh
     classes: list[RecordClasses] = []
 
     def bind(module: Declarations) -> None:
         classes.append(RecordClasses(module, name))
         bind_externs(module, classes[0], externs or {})
 
-    checked = check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict)
+    axes = {} if devices is None else dict(devices.shape)
+    checked = check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind, strict=strict, mesh=axes)
     if checked.has_mistakes:
         raise DifflangError(*checked.diagnostics)
     # After checking, since it elaborates the declared types.
@@ -186,4 +196,6 @@ def build_module(
         # The warnings have been issued: later elaborations must not repeat them.
         checked.session.diagnostics.clear()
     file = str(path) if path is not None else None
-    return Module(LoadedProgram(checked, name, path, seed, records=classes[0]), checked.module, name, file)
+    return Module(
+        LoadedProgram(checked, name, path, seed, records=classes[0], mesh=devices), checked.module, name, file
+    )

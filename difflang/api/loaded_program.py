@@ -27,6 +27,7 @@ from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elabora
 from difflang.driver.python_warnings import issue_warning
 from difflang.driver.run_program import load_values
 from difflang.elaborate.context import Session
+from difflang.embed.mesh_program import Mesh
 from difflang.execution.callable_graph import SharedContext
 from difflang.execution.random_keys import key_stream
 from difflang.lower.capacity import Capacity, capacity_numbers
@@ -92,6 +93,7 @@ class LoadedProgram:
         seed: int,
         values: Any = None,
         records: RecordClasses | None = None,
+        mesh: Mesh | None = None,
     ) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
@@ -101,7 +103,7 @@ class LoadedProgram:
         self.lock = threading.RLock()
         self.tables: dict[Any, Any] = {}
         self.recent = RecentlyUsed[Any, Any]()  # the table of each specialization
-        self.run_context = SharedContext(checked.session, self.lock, {})
+        self.run_context = SharedContext(checked.session, self.lock, {}, mesh)
         self.key_stream = key_stream(seed)
         self.resized_types: dict[tuple[ClosureType, Capacity], ClosureType] = {}
         self.effects: dict[tree.Fn, tuple[str, ...]] = {}

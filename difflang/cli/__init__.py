@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -42,6 +43,7 @@ from difflang.cli.options_and_reports import (
     load_source,
     machine_options,
     memory_budget_option,
+    mesh_option,
     name_stdin,
     no_cache,
     parse_amount,
@@ -155,6 +157,7 @@ def main() -> None:
 @click.option("--hosts", metavar="HOST:PORT,…", help="Workers for the devices from 1, started by `difflang worker`.")
 @click.option("--timeline", type=FILE, help="Write all runs of the dataflow machine as a trace for Chrome.")
 @device_option
+@mesh_option()
 @seed_option
 @float_option
 @memory_budget_option
@@ -186,10 +189,9 @@ def main() -> None:
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
     devices: int | None, place: str | None, parallel_iterations: int | None, swap_above: int,
-    processes: bool, hosts: str | None,
-    timeline: Path | None, device: str | None, seed: int, default_float: str | None, budget: int,
-    allow: tuple[Path, ...], check_nans: bool, max_steps: int | None, profile: bool, profile_out: Path | None,
-    timeout: float | None, folders: tuple[Path, ...],
+    processes: bool, hosts: str | None, timeline: Path | None, device: str | None, mesh: Mapping[str, int],
+    seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
+    max_steps: int | None, profile: bool, profile_out: Path | None, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input), or call ENTRY and print the result.
 
@@ -210,6 +212,8 @@ def run(
         raise click.UsageError(
             f"--device {device} works only on compiled programs: --engine dataflow has devices of its own, --devices N"
         )
+    if mesh and (device or profile or profile_out):
+        raise click.UsageError("--mesh runs on all of its devices: not with --device, --profile or --profile-out")
     # The limit covers checking and compilation too, not only the run.
     if timeout is not None:
         exit_after(timeout)
@@ -219,7 +223,7 @@ def run(
             profile_run(profile and engine != "dataflow", profile_out) as clock,
             open_machine(about, profile=profile) if engine == "dataflow" else nullcontext() as machine,
         ):
-            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock, machine=machine)
+            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock, machine=machine, mesh=mesh)
             run_program(
                 RunRequest(program, words, *given), options, default_float, folders, allow, seed, max_steps or 0
             )

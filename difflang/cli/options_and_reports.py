@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,6 +133,34 @@ float_option = click.option("--float", "default_float", type=FLOATS, help="Defau
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Search imports in another folder.")
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+MAX_DEVICES = 512  # that this process pretends to have
+
+
+def parse_mesh(ctx: click.Context, param: click.Parameter, text: str | None) -> dict[str, int]:
+    """Parse the axes of a mesh, `data=4,model=2`; none for None. Errors: BadParameter."""
+    found: dict[str, int] = {}
+    for part in [] if text is None else text.split(","):
+        name, _, size = [word.strip() for word in part.partition("=")]
+        if not name.isidentifier() or not size.isdecimal() or int(size) < 1 or name in found:
+            raise click.BadParameter(f"{part.strip()!r} is not NAME=SIZE, once each", ctx, param)
+        found[name] = int(size)
+    if math.prod(found.values()) > MAX_DEVICES:
+        raise click.BadParameter(f"at most {MAX_DEVICES} devices can be tried here", ctx, param)
+    return found
+
+
+def mesh_option(*, required: bool = False) -> Callable[[Command], Command]:
+    """The option with the axes of a mesh and their sizes."""
+    return click.option(
+        "--mesh",
+        required=required,
+        metavar="NAME=SIZE,…",
+        callback=parse_mesh,
+        help="Mesh of devices, by the sizes of its axes: `data=4,model=2`.",
+    )
+
+
 def require_paths(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     if not value:
         raise click.UsageError(f"Name a program or a folder of programs: `{ctx.command_path} .`", ctx)
@@ -152,9 +181,6 @@ full_traceback = click.option(
     callback=remember_traceback,
     help="Show Python's stack frames too.",
 )
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def common_options(command: Command) -> Command:
@@ -248,7 +274,7 @@ def split_entry(text: str) -> tuple[str, str | None]:
 
 
 def check_program_file(
-    program: str, default_float: str | None, folders: tuple[Path, ...]
+    program: str, default_float: str | None, folders: tuple[Path, ...], mesh: Mapping[str, int] | None = None
 ) -> tuple[CheckedProgram, Path | None, str | None]:
     """Read and check `FILE:ENTRY`: the program, its path, the entry. Exits with 1 if the program has errors."""
     from difflang.driver.checked_program import check_program
@@ -256,9 +282,13 @@ def check_program_file(
 
     file, entry = split_entry(program)
     source, path = load_source(file)
-    checked = check_program(source, default_float, path, folders)
+
+    def check(text: Source) -> CheckedProgram:
+        return check_program(text, default_float, path, folders, mesh=mesh or {})
+
+    checked = check(source)
     verify_rules(checked, path)
-    exit_if_errors(checked, source, lambda text: check_program(text, default_float, path, folders).diagnostics)
+    exit_if_errors(checked, source, lambda text: check(text).diagnostics)
     return checked, path, entry
 
 

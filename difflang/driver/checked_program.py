@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ from difflang.host.statement_walk import HostWalk
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
+
+NO_MESH: Mapping[str, int] = {}
 
 
 class CheckedProgram(Struct, frozen=True, eq=False):
@@ -62,6 +64,7 @@ def check_program(
     examples: bool = False,
     strict: bool = False,
     most_steps: int = 0,
+    mesh: Mapping[str, int] = NO_MESH,
     bind: Callable[[ModuleScope], None] = lambda _: None,
 ) -> CheckedProgram:
     """Check a whole program, host statements included, before any of it runs. Errors are reported, never raised.
@@ -69,14 +72,15 @@ def check_program(
     Imports are searched below the folder of `path`, the file of the text, or the current folder, and in `paths`. With
     `examples` the examples in its doc comments are checked too; a mistake in a comment keeps no program from running.
     If `strict`, warnings are errors, those of later elaborations too. A loop without a bound may take `most_steps`, if
-    that is not 0. `bind` gets the file's declarations and binds its `extern fn`s before their first use; its exceptions
-    propagate.
+    that is not 0. `mesh` has the sizes of the axes of a mesh, if known. `bind` gets the declarations of the file and
+    binds its `extern fn`s before their first use; its exceptions propagate.
     """
-    session = Session(most_steps=most_steps, strict=strict)
+    session = Session(most_steps=most_steps, strict=strict, mesh=mesh)
     folder = path.parent if path is not None else Path.cwd()
     with pause_gc():
         *imported, file = load_modules(source, path, ImportSearch(folder, paths), session, default_float)
         bind(file.module)
+        check_mesh_names(mesh, [f.module for f in (*imported, file)], session)
         hosts: dict[ModuleScope, HostWalk] = {}
         for each in imported:
             HostChecker(session, each.module, hosts).imported(each)
@@ -95,6 +99,16 @@ def check_program(
     for each in (*imported, file):
         each.module.host.clear()
     return CheckedProgram(file.module, file.items, session, tuple(imported), found)
+
+
+def check_mesh_names(mesh: Mapping[str, int], modules: Sequence[ModuleScope], session: Session) -> None:
+    """Check that a program which declares axes declares those of the mesh. Errors are reported: DL0606."""
+    declared = {name: span for module in modules for name, span in module.axes.items()}
+    for name in mesh if declared else ():
+        if name not in declared:
+            message = f"the mesh has an axis `{name}`, which the program does not declare"
+            label = (next(iter(declared.values())), "the axes of this program")
+            session.report(make_error("DL0606", message, label, help=suggestion(name, declared)))
 
 
 def check_block(checked: CheckedProgram, block: tree.Block) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -95,6 +95,7 @@ class Session(Struct, eq=False):
     strict: bool = False  # warnings are errors
     strict_errors: list[Diagnostic] = field(default_factory=list[Diagnostic])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])  # the sizes of axes of a mesh, where they are known
     # Records the type of every expression, for editors.
     type_notes: RecordedTypes | None = None
 

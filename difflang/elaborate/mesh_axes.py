@@ -6,7 +6,9 @@ says nothing of axes, such as that of a generic `T`, is split as it comes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Term, leaves, type_of, with_leaves
@@ -17,6 +19,7 @@ from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.language_types import LangType, RecordType, TupleType, leaf_types
+from difflang.types.mesh_axis_errors import divides, undivided_error
 from difflang.types.module_scope import ModuleScope
 
 RESHARD = OPS["reshard"]
@@ -58,7 +61,20 @@ def lay_out(cx: ElabContext, value: Value, layout: Layout | None) -> Value:
     if layout is None or not layout[0]:
         return value
     splits, at = layout
+    if cx.session.mesh:
+        refuse_undivided(cx.session.mesh, value, splits, at)
     return cx.builder.emit(RESHARD, (value,), splits=splits, source=splits, span=at.span, hints=(value.hint,))[0]
+
+
+def refuse_undivided(mesh: Mapping[str, int], value: Value, splits: Split, at: Written) -> None:
+    """Errors: DL0603 for a size that is no multiple of the devices along the axes that split it."""
+    assert isinstance(value.type, Tensor)
+    written = [axes for axes in at.splits if axes is not None] if isinstance(at, tree.TypeApply) else []
+    for size, along in zip(value.type.shape, splits, strict=True):
+        count = prod([mesh.get(name, 1) for name in along])
+        if not divides(count, size):
+            span = next((axes.span for axes in written if axes.names == along), at.span)
+            raise undivided_error(value.type, size, count, along, span, at.span)
 
 
 def declared_layouts(module: ModuleScope, written: Written, type: LangType) -> list[Layout | None]:

@@ -138,7 +138,10 @@ def build_instance(
         params += values
         known = name in code.names or isinstance(term, Closure)
         local = with_leaves(term, iter(values)) if known else term_from_leaves(type, values)
-        local = lay_out_parameter(inner, decl, name, local)
+        try:
+            local = lay_out_parameter(inner, decl, name, local)
+        except DifflangError as error:
+            raise DifflangError(*[with_call_site(d, code, span) for d in error.diagnostics]) from None
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)

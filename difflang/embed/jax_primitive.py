@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh
 
+from difflang.analysis.entry_splits import check_placements
 from difflang.analysis.mesh_splits import Split, result_splits, whole_split
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, PipelineHooks, select_by_mask
@@ -70,8 +71,21 @@ def abstract_eval(*avals: Any, program: EmbeddedProgram) -> tuple[list[Any], Any
     effects = ordered_print_effects() if program.graph.effectful else jax.extend.core.no_effects
     results = program.graph.results
     like = next((a for a in avals if varying_axes(a)), next((a for a in avals if a.sharding.mesh.axis_names), None))
+    if like is not None:
+        refuse_undivided(program, like.sharding.mesh)
     splits = result_splits_of(avals, program) if like is not None else [whole_split(r.type) for r in results]
     return [abstract_array(r.type, like, s) for r, s in zip(results, splits, strict=True)], effects
+
+
+def refuse_undivided(program: EmbeddedProgram, mesh: Any) -> None:
+    """Errors: DL0603 for a size that the program splits along axes of a mesh that do not divide it."""
+    sizes = {name: mesh.shape[name] for name in mesh.axis_names if name not in mesh.manual_axes}
+
+    def check() -> None:
+        with classify_errors():
+            check_placements(program.graph, sizes)
+
+    program.cached(("divided", tuple(sizes.items())), check)
 
 
 def result_splits_of(avals: Sequence[Any], program: EmbeddedProgram) -> Sequence[Split]:

@@ -12,6 +12,7 @@ from jax.extend.source_info_util import user_context
 from jax.interpreters import mlir
 from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 
+from difflang.analysis.entry_splits import has_placements
 from difflang.analysis.mesh_splits import Split, whole_split
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
@@ -58,7 +59,11 @@ def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
         plain = ctx.replace(
             avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
         )
-        results = mlir.lower_fun(with_declared_shardings(function, ctx.avals_out))(plain, *operands)
+        avals = (*ctx.avals_in, *ctx.avals_out)
+        mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.axis_names), None)
+        if mesh is not None and (mesh.explicit_axes or has_placements(program.graph)):
+            function = on_mesh(function, mesh, ctx.avals_out)
+        results = mlir.lower_fun(function)(plain, *operands)
     if plain.tokens_out is not None:
         ctx.set_tokens_out(plain.tokens_out)
     return results
@@ -71,16 +76,18 @@ def wide_platform_index(ctx: Any) -> list[Any]:
     return [widen(ctx.replace(avals_in=[number], tokens_in=mlir.TokenSet()), i)[0] for i in ctx.dim_var_values]
 
 
-def with_declared_shardings(function: Callable[..., list[Array]], avals: Sequence[Any]) -> Callable[..., list[Array]]:
-    """The function, whose results are split as their types say. Inside of it XLA splits what it likes."""
-    mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.explicit_axes), None)
-    if mesh is None:
-        return function
+def on_mesh(function: Callable[..., list[Array]], mesh: Any, avals: Sequence[Any]) -> Callable[..., list[Array]]:
+    """The function on a mesh: inside of it XLA splits what the program does not say.
+
+    Along explicit axes its results are split as their types in JAX say.
+    """
     inside = mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))
 
     def run(*arrays: Array) -> list[Array]:
         with jax.sharding.use_abstract_mesh(inside):
             found = function(*arrays)
+        if not mesh.explicit_axes:
+            return found
         return [jax.sharding.reshard(y, a.sharding) for y, a in zip(found, avals, strict=True)]
 
     return run

@@ -19,6 +19,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, printable, rend
 from difflang.base.gc_pause import pause_gc
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks, poison_with_nan
 from difflang.embed.jax_primitive import bind_program
+from difflang.embed.mesh_program import Mesh, place_arguments
 from difflang.execution.check_failures import (
     FAILURE_RESULTS,
     drop_proved_checks,
@@ -31,7 +32,7 @@ from difflang.execution.random_keys import seed_to_key
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, evaluate
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, Growable, with_capacity
-from difflang.lower.lowering_pipeline import COMPILE, INTERPRET, finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, INTERPRET, finalize_graph
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.control.print_sink import PrintSink
 from difflang.passes.dce import dce
@@ -61,8 +62,8 @@ def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -
     with pause_gc():
         limit = memory_limit(graph)
         if limit:
-            return compile_within_limit(graph, limit, capacity, measure_part)[0].graph
-        return finalize_graph(graph, capacity)
+            return compile_within_limit(graph, limit, capacity, measure_part, COMPILE_ON_MESH)[0].graph
+        return finalize_graph(graph, capacity, pipeline=COMPILE_ON_MESH)
 
 
 class PreparedGraph(Struct, frozen=True):
@@ -85,11 +86,15 @@ MakeProgram = Callable[[], Growable[PreparedGraph]]
 
 
 class SharedContext(Struct, frozen=True, eq=False):
-    """The state that programs of one file share. `capacities` holds those of functions that needed to grow."""
+    """The state that programs of one file share. `capacities` holds those of functions that needed to grow.
+
+    If there is a `mesh`, calls run on it.
+    """
 
     checks: CheckTable
     lock: AbstractContextManager[Any]
     capacities: MutableMapping[Any, Capacity]
+    mesh: Mesh | None = None
 
 
 class CallableGraph:
@@ -207,7 +212,8 @@ class CallableGraph:
     def results(self, arrays: Sequence[Any]) -> list[Any]:
         """The program's results, where the arrays are."""
         executable = self.executable
-        return executable(*arrays) if executable.serves(arrays) else self.call_placed(arrays)
+        here = self.shared.mesh is None and executable.serves(arrays)
+        return executable(*arrays) if here else self.call_placed(arrays)
 
     def checked_value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
         """The value of the program's results, if no check failed; `met` counts the texts printed before the call."""
@@ -273,7 +279,8 @@ class CallableGraph:
 
     def call_placed(self, arrays: Sequence[Any]) -> list[Any]:
         """The results for arrays that JAX compiles the program for: XLA partitions it as they are split."""
-        return bind_program(self.whole, self.converted(arrays))
+        arrays, mesh = self.converted(arrays), self.shared.mesh
+        return bind_program(self.whole, arrays if mesh is None else place_arguments(arrays, self.whole.graph, mesh))
 
     @cached_property
     def whole(self) -> EmbeddedProgram:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from difflang.base.gc_pause import pause_gc
 from difflang.execution.check_failures import ArrayProgram, with_check_number
@@ -15,13 +15,14 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
-from difflang.lower.lowering_pipeline import COMPILE, INTERPRET, finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, INTERPRET, finalize_graph
 from difflang.passes.pipelines import Pipeline
 from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
 
 if TYPE_CHECKING:
     from difflang.dataflow.machine import Machine
+    from difflang.embed.mesh_program import MeshProgram
     from difflang.execution.line_profiler import LineProfile, TimedProgram
     from difflang.runtime.compile import Executable
 
@@ -35,7 +36,8 @@ class Engine(Struct, frozen=True):
 
     A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order`, scatters add in
     a fixed order. With `check_nans`, a NaN or infinity in a result is an error at the step that made it. `profile`
-    records the time of every line. `on_limit` receives the memory limit of each compiled program that has one.
+    records the time of every line. `on_limit` receives the memory limit of each compiled program that has one. With a
+    `mesh`, the sizes of its axes, compiled programs run on all of its devices.
     """
 
     name: Literal["xla", "interpret", "dataflow"] = "xla"
@@ -46,6 +48,7 @@ class Engine(Struct, frozen=True):
     profile: LineProfile | None = None
     on_limit: Callable[[int], object] | None = None
     machine: Machine | None = None
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def program(
         self,
@@ -62,9 +65,8 @@ class Engine(Struct, frozen=True):
         """
         with pause_gc():
             if self.name == "xla" and (limit := memory_limit(graph, self.budget)):
-                made = compile_within_limit(graph, limit, capacity, partial(self.compiled, says=on_print, guard=guard))[
-                    1
-                ]
+                make = partial(self.compiled, says=on_print, guard=guard)
+                made = compile_within_limit(graph, limit, capacity, make, self.pipeline)[1]
                 if self.on_limit is not None:
                     self.on_limit(limit)
                 return made
@@ -80,7 +82,7 @@ class Engine(Struct, frozen=True):
 
     @property
     def pipeline(self) -> Pipeline:
-        return COMPILE if self.name == "xla" else INTERPRET
+        return INTERPRET if self.name != "xla" else COMPILE_ON_MESH if self.mesh else COMPILE
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
         if self.machine is not None:
@@ -94,7 +96,11 @@ class Engine(Struct, frozen=True):
 
     def compiled(
         self, ready: Graph, says: TextSink, *, guard: bool = False, sparing: bool = False
-    ) -> Executable | TimedProgram:
+    ) -> Executable | MeshProgram | TimedProgram:
+        if self.mesh:
+            from difflang.embed.mesh_program import MeshProgram, find_mesh
+
+            return MeshProgram(with_check_number(ready) if guard else ready, find_mesh(self.mesh), says)
         from difflang.runtime.compile import compile_graph
         from difflang.runtime.devices import find_device
 

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from difflang.base.byte_sizes import tightest_limit
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, capacities_used, describe_capacity
-from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, finalize_graph
 from difflang.ops.control.derivative_operators import vjp
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.residual_selection import has_symbolic_size, total_bytes
 from difflang.passes.dce import dce
+from difflang.passes.pipelines import Pipeline
 from difflang.plan.budget_errors import budget_error
 from difflang.plan.checkpoint_segments import CheckpointSegment
 from difflang.plan.knapsack import OptionTable, solve_knapsack
@@ -96,16 +97,15 @@ def plan_memory(graph: Graph, limit: int, capacity: Capacity = INITIAL_CAPACITY)
 class BudgetPlanner:
     """Plans for one graph, with one segmentation of its straight-line code after the other."""
 
-    def __init__(self, graph: Graph, capacity: Capacity) -> None:
-        self.graph, self.capacity = graph, capacity
+    def __init__(self, graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE) -> None:
+        self.graph, self.capacity, self.pipeline = graph, capacity, pipeline
         self.planners: list[SegmentedPlanner] = []
 
     def __iter__(self) -> Iterator[SegmentedPlanner]:
         for i, cutting in enumerate(SEGMENTATIONS):
             if i == len(self.planners):
-                self.planners.append(
-                    SegmentedPlanner(self.graph, self.capacity, cutting, self.planners[0] if i else None)
-                )
+                first = self.planners[0] if i else None
+                self.planners.append(SegmentedPlanner(self.graph, self.capacity, cutting, first, self.pipeline))
             if i == 0 or self.planners[i].differs:
                 yield self.planners[i]
 
@@ -132,7 +132,9 @@ class SegmentedPlanner:
         capacity: Capacity,
         cutting: Segmentation = SEGMENTATIONS[0],
         like: SegmentedPlanner | None = None,
+        pipeline: Pipeline = COMPILE,
     ) -> None:
+        self.pipeline = pipeline
         self.elaborated, self.capacity, self.cutting = graph, capacity, cutting
         self.like = like
         if like is not None:
@@ -183,7 +185,7 @@ class SegmentedPlanner:
         return self.cache[key]
 
     def with_buffers(self, graph: Graph) -> tuple[Graph, BufferAssignment]:
-        done = finalize_graph(graph, self.capacity)
+        done = finalize_graph(graph, self.capacity, pipeline=self.pipeline)
         return done, predict_buffers(done)
 
     def peak(self, policies: Policies) -> int:

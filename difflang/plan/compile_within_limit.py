@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from difflang.ir.graph import Graph
 from difflang.lower.capacity import Capacity
+from difflang.lower.lowering_pipeline import COMPILE
+from difflang.passes.pipelines import Pipeline
 from difflang.plan.budget_search import BudgetPlanner, MemoryPlan, predict_buffers
 
 CHECKS = 6  # programs that are compiled before the smallest plan is
@@ -44,13 +46,15 @@ class CompileGraph(Protocol[CompiledT]):
     def __call__(self, graph: Graph, /, *, sparing: bool = False) -> CompiledT: ...
 
 
-def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: CompileGraph[T]) -> tuple[MemoryPlan, T]:
+def compile_within_limit(
+    graph: Graph, limit: int, capacity: Capacity, make: CompileGraph[T], pipeline: Pipeline = COMPILE
+) -> tuple[MemoryPlan, T]:
     """The plan of a program within a limit in bytes, 0 for none, and the program that `make` compiles from it.
 
     If XLA takes more than predicted, the next plan aims lower; if it takes less, one more plan aims higher.
     Errors: DL1012.
     """
-    planner, compiled = BudgetPlanner(graph, capacity), dict[tuple[Graph, bool], T]()
+    planner, compiled = BudgetPlanner(graph, capacity, pipeline), dict[tuple[Graph, bool], T]()
 
     def compile_plan(plan: MemoryPlan, *, sparing: bool) -> T:
         key = plan.graph, sparing

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.ir.symbolic_dims import Dim, Poly, polynomial_terms
+from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
+from difflang.types.language_types import show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
@@ -37,3 +41,21 @@ def misplaced_axes_error(written: tree.TypeApply) -> DifflangError:
     at = next(axes for axes in written.splits if axes is not None)
     way = "write it in the types of the fields: the sizes of arrays are split"
     return make_error("DL0610", "only a size of an array is split along an axis of a mesh", (at.span, ""), help=way)
+
+
+def divides(count: int, size: Dim) -> bool:
+    """Whether a size may be a multiple of `count`: one with unknown names may be, unless it never is."""
+    if not isinstance(size, Poly):
+        return not isinstance(size, int) or size % count == 0
+    names = [coefficient for term, coefficient in polynomial_terms(size) if term]
+    constant = sum([coefficient for term, coefficient in polynomial_terms(size) if not term])
+    return constant % gcd(count, *names) == 0
+
+
+def undivided_error(
+    type: Tensor, size: Dim, count: int, along: Sequence[str], split: Span, array: Span
+) -> DifflangError:
+    by = " and ".join([f"`{name}`" for name in along])
+    message = f"{size} is not a multiple of {count}, the size of {by}"
+    labels = ((split, f"split into {count} parts"), (array, f"this is {show_type(type)}"))
+    return make_error("DL0603", message, *labels, help="pad the array, split another axis, or use another mesh")

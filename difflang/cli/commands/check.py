@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from difflang.cli.options_and_reports import (
     FILE,
     checking_options,
     load_source,
+    mesh_option,
     print_diagnostics,
     print_fixable_count,
     program_paths,
@@ -38,11 +39,12 @@ BOM = b"\xef\xbb\xbf"
 @click.option("--fix", is_flag=True, help="Apply every certain fix, then report the remaining errors.")
 @click.option("--strict", is_flag=True, help="Report warnings as errors.")
 @click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
+@mesh_option()
 @output_format
 @checking_options
 def check(
-    files: tuple[str, ...], fix: bool, strict: bool, data: tuple[Path, ...], form: str, default_float: str | None,
-    folders: tuple[Path, ...],
+    files: tuple[str, ...], fix: bool, strict: bool, data: tuple[Path, ...], mesh: Mapping[str, int], form: str,
+    default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILES without running them; in folders, all programs below. Reports for people go to stderr, those for
     programs to stdout.
@@ -69,7 +71,7 @@ def check(
             source, path = load_source(file)
 
             if data:
-                checked = check_program(source, default_float, path, folders, strict=strict)
+                checked = check_program(source, default_float, path, folders, strict=strict, mesh=mesh)
                 verify_rules(checked, path)
                 reports = check_data(checked, path, entry, data)
                 found += reports
@@ -78,7 +80,7 @@ def check(
                 continue
 
             def recheck(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
-                checked = check_program(text, default_float, path, folders, examples=True, strict=strict)
+                checked = check_program(text, default_float, path, folders, examples=True, strict=strict, mesh=mesh)
                 verify_rules(checked, path)
                 return checked.diagnostics
 

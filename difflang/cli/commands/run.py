@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,10 @@ def run_program(
     if wrong := [f"{n}={text}" for n, text in request.files.items() if not text.startswith("@")]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; use --set for a value", param_hint="--arg")
     source, path = load_source(file)
-    checked = check_program(source, default_float, path, folders, most_steps=max_steps)
+    checked = check_program(source, default_float, path, folders, most_steps=max_steps, mesh=engine.mesh)
     verify_rules(checked, path)
-    exit_if_errors(checked, source, lambda text: check_program(text, default_float, path, folders).diagnostics)
+    recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=engine.mesh)
+    exit_if_errors(checked, source, lambda text: recheck(text).diagnostics)
     # After checking, since the program declares its arguments.
     if "--help" in request.words:
         click.echo(program_args.usage_text(checked.module, file))

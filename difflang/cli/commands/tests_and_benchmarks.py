@@ -24,6 +24,7 @@ from difflang.cli.options_and_reports import (
     common_options,
     device_option,
     float_option,
+    mesh_option,
     no_cache,
     print_diagnostics,
     search_path,
@@ -53,11 +54,12 @@ def run_options(
     default_float: str | None,
     allow: Sequence[Path],
     folders: Sequence[Path],
+    mesh: Mapping[str, int] | None = None,
 ) -> SuiteOptions:
     from difflang.execution.engine import Engine
     from difflang.tools.testing.suite import SuiteOptions
 
-    return SuiteOptions(Engine(engine, device), seed, default_float, tuple(allow), tuple(folders))
+    return SuiteOptions(Engine(engine, device, mesh=mesh or {}), seed, default_float, tuple(allow), tuple(folders))
 
 
 @click.command()
@@ -74,6 +76,7 @@ def run_options(
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @ENGINE
 @device_option
+@mesh_option()
 @SEED
 @float_option
 @ALLOW
@@ -82,8 +85,8 @@ def run_options(
 @common_options
 def test(
     paths: tuple[str, ...], words: tuple[str, ...], only_list: bool, jobs: int | None, fail_fast: bool, quiet: bool,
-    as_json: bool, form: str, junit: Path | None, engine: str, device: str | None, seed: int, default_float: str | None,
-    allow: tuple[Path, ...], folders: tuple[Path, ...],
+    as_json: bool, form: str, junit: Path | None, engine: str, device: str | None, mesh: Mapping[str, int], seed: int,
+    default_float: str | None, allow: tuple[Path, ...], folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Run the `test` blocks, doc-comment examples and rules of files, or of all `*.dfl` files in folders.
 
@@ -93,7 +96,7 @@ def test(
 
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
         raise click.BadParameter(f"cannot write to the folder '{junit.parent}'", param_hint="--junit")
-    options = run_options(engine, device, seed, default_float, allow, folders)
+    options = run_options(engine, device, seed, default_float, allow, folders, mesh)
     # Including the time to check the files.
     began = time.perf_counter()
     suites = [open_suite(file, options) for file in dict.fromkeys(program_files(paths or (".",)))]

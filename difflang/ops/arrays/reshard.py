@@ -33,9 +33,9 @@ def reshard_transpose(ct: Value, x: Any, *, splits: Split, source: Split) -> Val
 
 def reshard_lower(jax: Jax, x: JaxArray, *, splits: Split, source: Split) -> JaxArray:
     mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty:
-        return x
     free = set(mesh.axis_names) - set(mesh.manual_axes)
+    if not free:
+        return x
     unconstrained = jax.sharding.PartitionSpec.UNCONSTRAINED
     spec = [unconstrained if along == ANY else tuple([a for a in along if a in free]) or None for along in splits]
     return jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec)))

@@ -1,4 +1,4 @@
-"""Runs `on_four_devices.py` in a process that has four devices, and `in_two_processes.py` in two that have two."""
+"""Runs files of tests in processes that have four devices, and `in_two_processes.py` in two that have two."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ TESTS = Path(__file__).parent / "on_four_devices.py"
 
 
 @pytest.mark.slow
-def test_on_four_devices() -> None:
-    done = python_on_devices("-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS))
+@pytest.mark.parametrize("name", ["on_four_devices.py", "mesh_on_four_devices.py"])
+def test_on_four_devices(name: str) -> None:
+    done = python_on_devices("-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS.with_name(name)))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

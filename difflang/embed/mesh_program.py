@@ -1,0 +1,87 @@
+"""Programs on a mesh of devices: arguments are put where their types say, and XLA partitions the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from difflang.analysis.entry_splits import entry_splits
+from difflang.analysis.mesh_splits import Split, whole_split
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.wording import count_of
+from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
+from difflang.embed.jax_primitive import bind_program, lower_placed
+from difflang.ir.graph import Graph
+from difflang.ir.interpreter import TextSink, discard_text
+from difflang.runtime.argument_conversion import argument_converter
+
+__all__ = ["Mesh", "MeshProgram", "find_mesh", "mesh_sharding", "place_arguments", "splits_or_whole"]
+
+Array = Any
+
+
+class MeshProgram:
+    """A finished graph as a callable on a mesh. `on_print` receives what it prints."""
+
+    orders = False  # XLA chooses the order of kernels
+
+    def __init__(self, graph: Graph, mesh: Mesh, on_print: TextSink = discard_text) -> None:
+        self.graph, self.mesh = graph, mesh
+        hooks = PipelineHooks(finish=lambda graph: graph, on_print=on_print, report=lambda number: None)
+        self.program = EmbeddedProgram(graph, hooks)
+        self.converters = [argument_converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)]
+
+    def __call__(self, *given: Any) -> list[Array]:
+        arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
+        results = bind_program(self.program, place_arguments(arrays, self.graph, self.mesh))
+        if self.graph.effectful:
+            jax.effects_barrier()
+        return results
+
+    @property
+    def memory_bytes(self) -> int:
+        """What one device needs: arguments, results and temporary buffers."""
+        shardings = [mesh_sharding(self.mesh, s) for s in splits_or_whole(self.graph)]
+        sizes: Any = lower_placed(self.graph, shardings).compile().memory_analysis()
+        return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+
+
+def find_mesh(axes: Mapping[str, int]) -> Mesh:
+    """A mesh of the devices of this process. Errors: DL0601 for fewer devices than it has."""
+    devices, count = jax.devices(), prod(axes.values())
+    if len(devices) < count:
+        message = f"the mesh has {count_of(count, 'device')}, but there {'is' if len(devices) == 1 else 'are'}"
+        way = f"to try it on one processor: `XLA_FLAGS=--xla_force_host_platform_device_count={count}`"
+        raise DifflangError(Diagnostic("DL0601", f"{message} {count_of(len(devices), 'device')} here", (), (way,)))
+    places = np.array(devices[:count]).reshape(tuple(axes.values()))
+    return Mesh(places, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+
+def place_arguments(arrays: Sequence[Any], graph: Graph, mesh: Mesh) -> list[Array]:
+    """The arguments on the mesh: those that are not there yet as their types declare, or whole on every device."""
+    there = set(mesh.devices.flat)
+    with jax.enable_x64(True):
+        return [
+            x if is_on(x, there) else jax.device_put(x, mesh_sharding(mesh, split))
+            for x, split in zip(arrays, splits_or_whole(graph), strict=True)
+        ]
+
+
+def is_on(array: Any, devices: set[Any]) -> bool:
+    return isinstance(array, jax.Array) and array.committed and array.sharding.device_set == devices
+
+
+def splits_or_whole(graph: Graph) -> list[Split]:
+    """How each param of a graph is put on a mesh."""
+    return [split or whole_split(p.type) for p, split in zip(graph.params, entry_splits(graph), strict=True)]
+
+
+def mesh_sharding(mesh: Any, split: Split) -> NamedSharding:
+    """A split as JAX has it, without axes that the mesh does not have."""
+    spec = [tuple([a for a in along if a in mesh.axis_names]) or None for along in split]
+    return NamedSharding(mesh, PartitionSpec(*spec))

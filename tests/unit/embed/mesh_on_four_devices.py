@@ -1,0 +1,141 @@
+"""Programs with axes of a mesh in their types on four devices: as on one, and laid out as they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import difflang
+from difflang.cli import main
+
+P = PartitionSpec
+MESHES = {
+    "auto": lambda: jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2),
+    "explicit": lambda: jax.make_mesh((2, 2), ("data", "model")),
+    "sizes": lambda: {"data": 2, "model": 2},
+    "one axis": lambda: {"data": 4},
+}
+SOURCE = """float f64
+axes data, model
+record Net[d, h] { w: f64[d, h @model], v: f64[h @model] }
+fn hidden(w: f64[d, h @model], x: f64[n @data, d]) -> f64[n @data, h @model] = tanh(x @ w)
+fn loss(net: Net[d, h], x: f64[n @data, d], y: f64[n @data]) -> f64 {
+  let s = hidden(net.w, x) @ net.v
+  mean((s - y)^2)
+}
+fn gathered(w: f64[d @data, d], x: f64[n @data, d]) -> f64 {
+  var z = x
+  let whole = reshard(w, _, _)
+  for _ in 0..3 { z = tanh(z @ whole) }
+  sum(z^2)
+}
+fn turned(x: f64[n @data, d @model]) -> f64[n @model, d @data] = 2.0 * reshard(x, @model, @data)
+fn root(a: f64[n @data]) -> f64[n @data] {
+  var y = a
+  while max(abs(y * y - a)) > 1e-9 { y = 0.5 * (y + a / y) }
+  y
+}
+fn heat(rod: f64[n @data]) -> f64 {
+  var t = rod
+  for _ in 0..5 { t[1..n - 1] += 0.2 * (t[2..] - 2.0 * t[1..n - 1] + t[..n - 2]) }
+  sum(t * t)
+}
+@memory(32 KiB)
+fn cooled(rod: f64[n @(data, model)]) -> f64 = heat(reshard(rod, @data))
+fn noise(n: dim) -> f64[n @data] = normal(n)
+"""
+NET = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "v": np.linspace(1, 2, 4)}
+X, Y = np.linspace(-2, 2, 24).reshape(8, 3), np.linspace(0, 1, 8)
+SQUARE = np.linspace(-1, 1, 16).reshape(4, 4)
+CALLS: dict[str, tuple[Any, ...]] = {
+    "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
+    "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "cooled": (Y,),
+}  # fmt: skip
+ONE = difflang.loads(SOURCE)
+
+
+def close(got: Any, want: Any) -> None:
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), jax.block_until_ready(got), want
+    )
+
+
+@pytest.mark.parametrize("kind", MESHES)
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_gradients_are_those_of_one_device(kind: str, name: str) -> None:
+    f, g, arguments = difflang.loads(SOURCE, mesh=MESHES[kind]())[name], ONE[name], CALLS[name]
+    close(f(*arguments), g(*arguments))
+    close(f.jvp()(*arguments, arguments[0])[1], g.jvp()(*arguments, arguments[0])[1])
+    if np.ndim(g(*arguments)) == 0:
+        close(f.grad()(*arguments), g.grad()(*arguments))
+
+
+def spec(array: Any) -> PartitionSpec:
+    return jax.block_until_ready(array).sharding.spec
+
+
+def test_results_and_gradients_are_laid_out_as_types_say() -> None:
+    m = difflang.loads(SOURCE, mesh=MESHES["auto"]())
+    assert spec(m.hidden(NET["w"], X)) == P("data", "model")
+    assert spec(m.turned(SQUARE)) == P("model", "data")
+    slope = m.loss.grad()(NET, X, Y)
+    assert (spec(slope["w"]), spec(slope["v"])) == (P(None, "model"), P("model"))
+    assert spec(m.gathered.grad("w")(SQUARE, SQUARE)) == P("data", None)
+    assert spec(m.cooled.grad()(Y)) == P(("data", "model"))
+    close(m.noise(8, key=0), ONE.noise(8, key=0))
+
+
+def test_the_mesh_of_the_arrays() -> None:
+    mesh = MESHES["auto"]()
+
+    def put(x: Any) -> jax.Array:
+        with jax.enable_x64(True):
+            return jax.device_put(x, NamedSharding(mesh, P()))
+
+    slope = ONE.loss.grad()(jax.tree.map(put, NET), put(X), put(Y))
+    assert spec(slope["w"]) == P(None, "model")
+    close(slope, ONE.loss.grad()(NET, X, Y))
+    with pytest.raises(difflang.ShapeError, match="7 is not a multiple of 2, the size of `data`"):
+        ONE.heat(put(Y[:7]))
+    close(jax.jit(ONE.hidden)(put(NET["w"]), put(X)), ONE.hidden(NET["w"], X))
+    inside = jax.shard_map(ONE.heat, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    close(inside(put(Y)), ONE.heat(Y))
+
+
+def test_a_size_that_the_mesh_does_not_divide() -> None:
+    with pytest.raises(difflang.ShapeError, match=r"(?s)DL0603.*7 is not a multiple of 4.*called here"):
+        difflang.loads(SOURCE, mesh={"data": 4}).heat(Y[:7])
+    with pytest.raises(difflang.CheckError, match=r"(?s)DL0606.*`rows`"):
+        difflang.loads(SOURCE, mesh={"rows": 4})
+    with pytest.raises(difflang.LimitError, match=r"(?s)DL0601.*the mesh has 8 devices, but there are 4"):
+        difflang.loads(SOURCE, mesh={"data": 8})
+
+
+def test_a_run(tmp_path: Path) -> None:
+    """What a program prints, its failed checks and its tests are those of one device."""
+    program = """
+let y: f64[8] = [for i in 0..8 => 1.0 + f64(i)]
+print(heat(y), grad(heat)(y))
+print(root(y))
+fn shown(x: f64[n @data], i: i32) -> f64 {
+  print("sum {sum(x):.3f}")
+  x[i]
+}
+test "a step" { assert abs(heat(ones(8)) - 8.0) < 1e-9 }
+print(shown(y, 2))
+print(shown(y, 9))
+"""
+    file = tmp_path / "heat.dfl"
+    file.write_text(SOURCE + program)
+    one, many = [CliRunner().invoke(main, ["run", *words, str(file)]) for words in ([], ["--mesh", "data=4"])]
+    assert many.output == one.output and "DL0902" in many.output and many.exit_code == one.exit_code == 3
+    tested = CliRunner().invoke(main, ["test", "--mesh", "data=2,model=2", "-k", "step", str(file)])
+    assert "1 passed" in tested.output, tested.output
+    refused = CliRunner().invoke(main, ["check", "--mesh", "data=16", str(file)])
+    assert "DL0603" in refused.output
