@@ -187,7 +187,9 @@ class Function(InspectMixin):
             given, key = self._bind_arguments(args, kwargs)
             name = None if wrt is None else self._wrt_name(self._wrt_path(wrt))
             report = self._specialize(given).gradient_report(
-                given.leaves, key, CheckGradOptions(order, directions, seed, name, compiled)
+                given.leaves,
+                key,
+                CheckGradOptions(order, directions, seed, name, compiled, mesh=self.loaded.checked.session.mesh),
             )
             found = report.diagnostics()
             if not report.right:

@@ -246,6 +246,7 @@ def run(
 @argument_types_option
 @click.option("--wrt", help="Show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option("--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="Platform of the StableHLO.")
+@mesh_option()
 @machine_options
 @memory_budget_option
 @float_option
@@ -253,8 +254,8 @@ def run(
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str | None, after: str | None, passes: str | None,
-    argument_types: tuple[str, ...], wrt: str | None, platform: str | None, devices: int | None, place: str | None,
-    budget: int, default_float: str | None, folders: tuple[Path, ...],
+    argument_types: tuple[str, ...], wrt: str | None, platform: str | None, mesh: Mapping[str, int],
+    devices: int | None, place: str | None, budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
     from difflang.cli.commands.graphs_and_passes import GRAPH_STAGES, rewrite_by_passes
@@ -273,12 +274,16 @@ def emit(
         raise click.UsageError("--memory-budget works only with --stage planned")
     if (devices is not None or place is not None) and stage != "dataflow":
         raise click.UsageError("--devices and --place work only with --stage dataflow")
+    if mesh and (after is not None or stage not in ("optimized", "stablehlo")):
+        raise click.UsageError("--mesh works only with --stage optimized and --stage stablehlo")
     with exit_on_error(usage=("DL1220",)):
         machine = placed_machine(devices, place)
         rewrite = None if passes is None else rewrite_by_passes(passes)
-        checked, path, entry = check_program_file(program, default_float, folders)
+        checked, path, entry = check_program_file(program, default_float, folders, mesh)
         wanted = stage or ("" if rewrite is None else "ir")
-        request = emitting.EmitRequest(wanted, entry, pairs, wrt, platform, words, budget, after, machine, rewrite)
+        request = emitting.EmitRequest(
+            wanted, entry, pairs, wrt, platform, words, budget, after, machine, rewrite, mesh
+        )
         text, left = emitting.emit(checked, path, request)
         click.echo(text, nl=False)
         print_diagnostics(left)
@@ -301,6 +306,7 @@ def emit(
 @click.option("--directions", type=WholeNumber(), default=3, help="Number of directions.")
 @click.option("--seed", type=WholeNumber(), default=0, help="Seed of the random draws.")
 @click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` compiles nothing.")
+@mesh_option()
 @float_option
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as data.")
 @no_cache
@@ -308,7 +314,8 @@ def emit(
 @common_options
 def check_grad(
     program: str, words: tuple[str, ...], sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int,
-    directions: int, seed: int, engine: str, default_float: str | None, as_json: bool, folders: tuple[Path, ...],
+    directions: int, seed: int, engine: str, mesh: Mapping[str, int], default_float: str | None, as_json: bool,
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check the gradient of ENTRY, or of all functions in FILE, at random arguments: compiled, interpreted, by
     differences.
@@ -317,8 +324,8 @@ def check_grad(
 
     specs = {**parse_pairs(sizes, "--dim", "SIZE"), **parse_pairs(types, "--arg", "TYPE")}
     with exit_on_error(usage=gradcheck.USAGE_CODES):
-        options = gradcheck.CheckGradOptions(order, directions, seed, wrt, engine == "xla", specs, words)
-        checked, path, entry = check_program_file(program, default_float, folders)
+        options = gradcheck.CheckGradOptions(order, directions, seed, wrt, engine == "xla", specs, words, mesh)
+        checked, path, entry = check_program_file(program, default_float, folders, mesh)
         found, left = gradcheck.check_grad_of_all(checked, path, entry, options)
         text = json_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
         click.echo(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from difflang.analysis.entry_splits import entry_splits
 from difflang.analysis.mesh_splits import Split, whole_split
@@ -20,7 +20,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text
 from difflang.runtime.argument_conversion import argument_converter
 
-__all__ = ["Mesh", "MeshProgram", "find_mesh", "mesh_sharding", "place_arguments", "splits_or_whole"]
+__all__ = ["Mesh", "MeshProgram", "find_mesh", "lower_on_mesh", "mesh_sharding", "place_arguments", "splits_or_whole"]
 
 Array = Any
 
@@ -49,6 +49,12 @@ class MeshProgram:
         shardings = [mesh_sharding(self.mesh, s) for s in splits_or_whole(self.graph)]
         sizes: Any = lower_placed(self.graph, shardings).compile().memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+
+
+def lower_on_mesh(graph: Graph, axes: Mapping[str, int], platform: str | None = None) -> str:
+    """StableHLO of a finished graph for a mesh whose devices need not be there. Errors: DL0603, DL1221."""
+    mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+    return lower_placed(graph, [mesh_sharding(mesh, s) for s in splits_or_whole(graph)], platform).as_text()
 
 
 def find_mesh(axes: Mapping[str, int]) -> Mesh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ from difflang.execution.engine import Engine
 from difflang.gradcheck.engine_comparison import CheckPipeline
 from difflang.gradcheck.gradient_check import check_gradient
 from difflang.gradcheck.report import GradcheckReport
-from difflang.ir.graph import Graph
-from difflang.ir.interpreter import StepLimitExceeded, evaluate_with_limit
+from difflang.ir.interpreter import StepLimitExceeded, discard_text, evaluate_with_limit
 from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
 from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
@@ -53,6 +53,7 @@ class CheckGradOptions(Struct, frozen=True):
     compiled: bool = True
     argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()  # arguments of the program
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])  # that compiled programs run on
 
     def __post_init__(self) -> None:
         require_integer("order", self.order, 1, 3)
@@ -109,7 +110,7 @@ def check_grad_with_globals(
 ) -> GradcheckReport:
     """Check the gradient of a function, given the values of its file. Errors: as `check_grad`."""
     refuse_host_function(decl, "it has no derivative")
-    session = Session()
+    session = Session(mesh=options.mesh)
     entry, arguments = elaborate_first_choice(session, checked, decl, options.argument_specs)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     arrays = find_finite_arguments(session, decl, entry, arguments, constants, options.seed)
@@ -203,7 +204,7 @@ def run_gradient_check(
     if all(r.type.tangent is None for r in graph.results):
         raise make_error("DL0401", f"`{name}` returns no real numbers: there is nothing to differentiate")
     return check_gradient(
-        graph, arrays, wrt, name=name, pipeline=make_pipelines(options.compiled), order=options.order,
+        graph, arrays, wrt, name=name, pipeline=make_pipelines(options), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
         rules=declared_derivatives(module),
     )  # fmt: skip
@@ -223,13 +224,9 @@ def matches_wrt(hint: str, wrt: str | None) -> bool:
     return wrt is None or hint == wrt or hint.startswith(f"{wrt}.")
 
 
-def make_pipelines(compiled: bool) -> CheckPipeline:
-    if not compiled:
+def make_pipelines(options: CheckGradOptions) -> CheckPipeline:
+    if not options.compiled:
         return CheckPipeline(expand_keeping_rules, finalize_graph)
-
-    def compile(graph: Graph) -> Any:
-        from difflang.runtime.compile import compile_graph
-
-        return compile_graph(graph)
-
-    return CheckPipeline(expand_keeping_rules, finalize_graph, compile)
+    engine = Engine(mesh=options.mesh)
+    finish = partial(finalize_graph, pipeline=engine.pipeline)
+    return CheckPipeline(expand_keeping_rules, finish, partial(engine.compiled, says=discard_text))

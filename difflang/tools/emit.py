@@ -23,7 +23,7 @@ from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_to_json
 from difflang.ir.text_printer import graph_to_text
-from difflang.lower.lowering_pipeline import INTERPRET, finalize_graph, graph_after, graph_at_stage
+from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, INTERPRET, finalize_graph, graph_after, graph_at_stage
 from difflang.plan.budget_search import memory_limit, plan_memory
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
@@ -47,6 +47,7 @@ class EmitRequest(Struct, frozen=True):
     after: str | None = None  # the pass after which to emit the graph, instead of a stage
     machine: Machine = Machine()  # at stage `dataflow`
     rewrite: GraphOfCallRewrite | None = None  # of the graph at a stage, before it is emitted
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])  # at stages `optimized` and `stablehlo`
 
 
 def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
@@ -117,7 +118,7 @@ def emit_graphs(
 
 def function_graph(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
-    return function_call(checked, decl, request, Session()).graph
+    return function_call(checked, decl, request, Session(mesh=checked.session.mesh)).graph
 
 
 def function_call(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest, session: Session) -> ElaboratedCall:
@@ -128,7 +129,7 @@ def function_call(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest, 
 
 def graph_text(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> str:
     """The graph of a function as it is emitted."""
-    session = Session()
+    session = Session(mesh=checked.session.mesh)
     call = function_call(checked, decl, request, session)
     if request.rewrite is None:
         return stage_text(call.graph, request)
@@ -163,6 +164,12 @@ def stage_text(graph: Graph, request: EmitRequest) -> str:
     if request.after is not None:
         return graph_to_text(graph_after(graph, request.after))
     match request.stage:
+        case "optimized" if request.mesh:
+            return graph_to_text(finalize_graph(graph, pipeline=COMPILE_ON_MESH))
+        case "stablehlo" if request.mesh:
+            from difflang.embed.mesh_program import lower_on_mesh
+
+            return lower_on_mesh(finalize_graph(graph, pipeline=COMPILE_ON_MESH), request.mesh, request.platform)
         case "json":
             return graph_to_json(graph) + "\n"
         case "jaxpr" | "stablehlo" as stage:

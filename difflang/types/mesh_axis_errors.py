@@ -11,7 +11,7 @@ from difflang.base.source import Span
 from difflang.ir.symbolic_dims import Dim, Poly, polynomial_terms
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.language_types import show_type
+from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
@@ -43,10 +43,10 @@ def misplaced_axes_error(written: tree.TypeApply) -> DifflangError:
     return make_error("DL0610", "only a size of an array is split along an axis of a mesh", (at.span, ""), help=way)
 
 
-def divides(count: int, size: Dim) -> bool:
+def divides(count: int, size: Dim | AxisSpread) -> bool:
     """Whether a size may be a multiple of `count`: one with unknown names may be, unless it never is."""
     if not isinstance(size, Poly):
-        return not isinstance(size, int) or size % count == 0
+        return isinstance(size, AxisSpread) or size % count == 0
     names = [coefficient for term, coefficient in polynomial_terms(size) if term]
     constant = sum([coefficient for term, coefficient in polynomial_terms(size) if not term])
     return constant % gcd(count, *names) == 0
