@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
 
-from difflang.analysis.mesh_splits import Split
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import Placement
 from difflang.ir.tensor_types import Tensor
+from difflang.ops.arrays.reshard import Split
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,8 @@
-"""How the results of a graph are split over the axes of a mesh, if its params are.
+"""How the values of a graph are split over the axes of a mesh, if its params are, and what devices exchange for it.
 
 What is split follows from the type rules: with a name for every size, an axis of a result whose size has the name of an
-operand's axis is that axis. Regions say themselves how values flow through them.
+operand's axis is that axis. An axis that no result has is summed or searched: what the devices have of it is brought
+together. Regions say themselves how values flow through them.
 """
 
 from __future__ import annotations
@@ -9,21 +10,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.analysis.axis_names import AxisNames, axis_name
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.op import StrictTypeSolver
+from difflang.base.source import Span
+from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import Placement
 from difflang.ir.region_dataflow import RegionSlot
-from difflang.ir.symbolic_dims import Dim, Poly, dim_name, polynomial_terms
-from difflang.ir.tensor_types import Tensor, Type
+from difflang.ir.tensor_types import History, Tensor, Type
+from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.control.derivative_operators import jvp, vjp
 
-Along = tuple[str, ...]  # the mesh axes that an axis of an array is split along, the outermost first
-Split = tuple[Along, ...]  # of each axis of an array
 WAYS = (
     "an argument can be put whole on every device before the call: `jax.sharding.reshard(x, P())`",
     "`jax.sharding.auto_axes(f, out_sharding=…)` leaves it to XLA what devices send each other in `f`",
 )
-SIZE_ATTRS = ("shape", "sizes")  # attributes that hold the sizes of a result
+
+
+class PredictedCollective(Struct, frozen=True):
+    """An exchange that an equation needs: its kind, and what each device has afterwards.
+
+    It runs `times` in a call; None: as often as a loop of unknown length takes a step. With `declared` the program says
+    so, by a type or by `reshard`.
+    """
+
+    kind: str
+    type: Tensor  # on each device
+    axes: Along
+    span: Span
+    why: str
+    times: int | None = 1
+    declared: bool = False
 
 
 def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> list[Split]:
@@ -32,25 +51,33 @@ def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]
     Errors: DL0604 if a result would be split along one mesh axis twice, DL0605 if two axes that an equation takes
     together are split differently.
     """
-    return MeshSplits(mesh).of_graph(graph, params)
+    return MeshSplits(mesh, strict=True).of_graph(graph, params)
 
 
 class MeshSplits:
-    """Splits over one mesh, whose axes have these sizes."""
+    """Splits over one mesh, whose axes have these sizes. `moves` are the exchanges of the graph gone through last.
 
-    def __init__(self, mesh: Mapping[str, int]) -> None:
-        self.mesh = mesh
+    If it is not `strict`, arrays that are split differently are brought together as XLA does.
+    """
+
+    def __init__(self, mesh: Mapping[str, int], *, strict: bool = False) -> None:
+        self.mesh, self.strict = mesh, strict
+        self.moves: list[PredictedCollective] = []
+        self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
+        self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
 
     def of_graph(self, graph: Graph, params: Sequence[Split]) -> list[Split]:
         env: dict[Value, Split] = dict(zip(graph.params, params, strict=True))
         for eqn in graph.eqns:
             given = [env[v] for v in eqn.operands]
-            whole = [whole_split(r.type) for r in eqn.results]
-            found = self.of_eqn(eqn, given) if any(map(any, given)) else whole
+            busy = any(map(any, given)) or eqn.regions or isinstance(eqn.op.movement, Placement)
+            found = self.of_eqn(eqn, given) if busy else [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
         return [env[r] for r in graph.results]
 
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
+        if isinstance(eqn.op.movement, Placement):
+            return [self.placed(eqn, given[0], eqn.op.movement)]
         plain = eqn.op.without_derivative
         if plain is not None:
             same = plain(eqn, False)
@@ -63,16 +90,48 @@ class MeshSplits:
 
     def fitting(self, split: Split, type: Type) -> Split:
         """The split without what does not divide an axis, and without a mesh axis that an earlier axis has."""
-        if not isinstance(type, Tensor):
-            return ()
         used: set[str] = set()
         found: list[Along] = []
-        for along, size in zip(split, type.shape, strict=True):
-            parts = prod([self.mesh[a] for a in along])
-            kept = along if isinstance(size, int) and size % parts == 0 and used.isdisjoint(along) else ()
+        for along, size in zip(split, array_shape(type), strict=True):
+            whole = not isinstance(size, int) or size % self.parts(along) == 0
+            kept = along if whole and used.isdisjoint(along) else ()
             used |= set(kept)
             found.append(kept)
         return tuple(found)
+
+    def parts(self, along: Iterable[str]) -> int:
+        return prod([self.mesh.get(a, 1) for a in along])
+
+    # ---- Exchanges
+
+    def move(self, kind: str, type: Type, split: Split, axes: Iterable[str], eqn: Eqn, why: str) -> None:
+        """Note an exchange along some axes, after which each device has its part of an array of this split."""
+        axes = tuple([a for a in dict.fromkeys(axes) if self.mesh.get(a, 1) > 1])
+        if axes and isinstance(type, Tensor):
+            shape = [
+                n // self.parts(along) if isinstance(n, int) else n for n, along in zip(type.shape, split, strict=True)
+            ]
+            declared = isinstance(eqn.op.movement, Placement)
+            local = Tensor(type.dtype, tuple(shape))
+            self.moves.append(PredictedCollective(kind, local, axes, eqn.span, why, declared=declared))
+
+    def placed(self, eqn: Eqn, given: Split, placement: Placement) -> Split:
+        """The split that a placement asks for, and what devices exchange to get there."""
+        asked = placement.splits(**eqn.attrs)
+        pairs = zip(asked, given, strict=True)
+        wanted = tuple([b if a == ANY else tuple([n for n in a if n in self.mesh]) for a, b in pairs])
+        self.resplit(eqn, eqn.operands[0].type, given, self.fitting(wanted, eqn.operands[0].type))
+        return self.fitting(wanted, eqn.operands[0].type)
+
+    def resplit(self, eqn: Eqn, type: Type, given: Split, wanted: Split) -> None:
+        """Note how an array gets from one split to another: to cut what is whole costs nothing."""
+        there = {a: i for i, along in enumerate(wanted) for a in along}
+        lost = [a for along in given for a in along if a not in there]
+        turned = [a for i, along in enumerate(given) for a in along if there.get(a, i) != i]
+        if turned:
+            self.move("all-to-all", type, wanted, turned, eqn, "it is split along another axis here")
+        if lost:
+            self.move("all-gather", type, wanted, lost, eqn, "it is whole here")
 
     # ---- Equations with regions
 
@@ -80,32 +139,66 @@ class MeshSplits:
         """A tangent is split as its value, and the cotangent of a param as the param."""
         (f,), wrt = eqn.regions, eqn.attrs["wrt"]
         assert isinstance(wrt, tuple)
-        ys = self.of_graph(f, given[: len(f.params)])
+        ys = self.of_region(f, given[: len(f.params)])[0]
         if eqn.op is jvp:
             return [*ys, *[s for s, r in zip(ys, f.results, strict=True) if r.type.tangent is not None]]
         return [*ys, *[s for s, moves in zip(given, wrt, strict=False) if moves]]
 
+    def of_region(self, graph: Graph, params: Sequence[Split]) -> tuple[list[Split], list[PredictedCollective]]:
+        """The splits of a region's results, and its exchanges; each region is gone through once for each split."""
+        key = graph, tuple(params)
+        if key not in self.regions:
+            outer, self.moves = self.moves, []
+            splits = self.of_graph(graph, params)
+            self.regions[key] = splits, self.moves
+            self.moves = outer
+        return self.regions[key]
+
     def of_regions(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
-        """Through regions: what they carry is split as at first where every step leaves it so."""
+        """Through regions: what they carry is split if it begins so or a step leaves it so."""
         assert eqn.op.region_dataflow is not None
-        slots = eqn.op.region_dataflow(eqn).slots
-        carries = [s for s in slots if s.operand is not None and s.result is not None]
-        starts = {s: given[s.operand] for s in slots if s.operand is not None}
+        flow = eqn.op.region_dataflow(eqn)
+        carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
+        starts = {s: given[s.operand] for s in flow.slots if s.operand is not None}
         lanes = () if carries else next(filter(None, [lane(eqn, s, starts[s]) for s in starts]), ())
+        whole: set[tuple[RegionSlot, int]] = set()  # axes that are split in one way at first and in another later
         while True:
-            ends = [self.of_graph(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
-            after = {s: common([starts[s], *returned(s, ends)]) for s in carries}
+            gone = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
+            ends = [splits for splits, _ in gone]
+            after = {s: joined(s, [starts[s], *returned(s, ends)], whole) for s in carries}
             if all(starts[s] == after[s] for s in carries):
                 break
             starts |= after
+        self.starts[eqn] = starts
+        self.enter(eqn, given, starts, lanes)
+        times = steps_of(eqn) if flow.repeats and carries else 1
+        for _, moves in gone:
+            self.moves += [
+                replace(m, times=None if times is None or m.times is None else m.times * times) for m in moves
+            ]
+        return self.results_of_regions(eqn, starts, ends, lanes)
+
+    def enter(self, eqn: Eqn, given: Sequence[Split], starts: Mapping[RegionSlot, Split], lanes: Along) -> None:
+        """Note what devices exchange before the regions run: steps read each item of an array that is split."""
+        for slot, split in starts.items():
+            assert slot.operand is not None
+            type, before = eqn.operands[slot.operand].type, given[slot.operand]
+            if not lanes and is_item(eqn, 0, slot) and split and split[0]:
+                self.resplit(eqn, type, before, ((), *split[1:]))
+            else:
+                self.resplit(eqn, type, before, split)
+
+    def results_of_regions(
+        self, eqn: Eqn, starts: Mapping[RegionSlot, Split], ends: Sequence[Sequence[Split]], lanes: Along
+    ) -> list[Split]:
+        assert eqn.op.region_dataflow is not None
         found = [whole_split(r.type) for r in eqn.results]
-        for slot in slots:
+        for slot in eqn.op.region_dataflow(eqn).slots:
             if slot.result is not None and (back := returned(slot, ends)):
                 type = eqn.results[slot.result].type
-                split = starts[slot] if slot.operand is not None else common(back)
-                if isinstance(type, Tensor):
-                    split = (lanes, *split) if type.rank == len(split) + 1 else split
-                    found[slot.result] = self.fitting(split, type)
+                split = starts[slot] if slot.operand is not None else joined(slot, back, set())
+                split = (lanes, *split) if isinstance(type, Tensor) and type.rank == len(split) + 1 else split
+                found[slot.result] = self.fitting(split, type)
         return found
 
     # ---- Other equations
@@ -113,31 +206,113 @@ class MeshSplits:
     def by_type(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
         """By the type rule, with names for sizes."""
         axes = AxisNames(eqn)
-        along: dict[str, Along] = {}
-        for k, split in enumerate(given):
-            names = [axes.root(axis_name(k, i)) for i in range(len(split))]
-            for name, here in zip(names, split, strict=True):
-                # The axes of a square matrix are equally long, but they are not one axis: every device takes it whole.
-                if here and names.count(name) == 1 and along.setdefault(name, here) != here:
-                    raise split_differently(eqn, along[name], here)
+        names = [[axes.root(axis_name(k, i)) for i in range(len(split))] for k, split in enumerate(given)]
+        origins = axes.of_results()
+        along = self.agreed(eqn, names, given, origins)
+        self.exchange(eqn, names, along, origins)
         found: list[Split] = []
-        for result, origins in zip(eqn.results, axes.of_results(), strict=True):
-            split = tuple([along.get(name, ()) if name else () for name in origins])
-            twice = [a for a in sum(split, ()) if sum(split, ()).count(a) > 1]
-            if twice:
-                raise split_twice(eqn, twice[0])
+        for result, origin in zip(eqn.results, origins, strict=True):
+            split = tuple([along.get(name, ()) if name else () for name in origin])
+            if isinstance(result.type, History):
+                split = whole_split(result.type)
             found.append(self.fitting(split, result.type))
         return found
 
+    def agreed(
+        self, eqn: Eqn, names: Sequence[Sequence[str]], given: Sequence[Split], origins: Sequence[Sequence[str]]
+    ) -> dict[str, Along]:
+        """Along what each axis of an equation is split; operands that are split otherwise are brought there."""
+        along: dict[str, Along] = {}
+        for mine, split in zip(names, given, strict=True):
+            for name, here in zip(mine, split, strict=True):
+                # The axes of a square matrix are equally long, but they are not one axis: every device takes it whole.
+                if here and mine.count(name) == 1 and along.setdefault(name, here) != here and self.strict:
+                    raise split_differently(eqn, along[name], here)
+        kept = {name for origin in origins for name in origin}
+        owner: dict[str, str] = {}
+        for name in sorted(along, key=lambda name: name not in kept):
+            for axis in along[name]:
+                first = owner.setdefault(axis, name)
+                if first != name:
+                    if self.strict and name in kept:
+                        raise split_twice(eqn, axis)
+                    self.meet(eqn, axis)
+                    along[name] = ()
+                    break
+        for k, (mine, split) in enumerate(zip(names, given, strict=True)):
+            wanted = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
+            if any(here and here != there for here, there in zip(split, wanted, strict=True)):
+                self.resplit(eqn, eqn.operands[k].type, split, wanted)
+        return along
+
+    def meet(self, eqn: Eqn, axis: str) -> None:
+        """Called where one axis of the mesh splits two axes of an equation, one of which becomes whole."""
+
+    def exchange(
+        self, eqn: Eqn, names: Sequence[Sequence[str]], along: dict[str, Along], origins: Sequence[Sequence[str]]
+    ) -> None:
+        """Note what devices exchange for a sum over a split axis, or for an op that goes along one."""
+        kept = {name for origin in origins for name in origin}
+        gone = [name for name in along if along[name] and name not in kept]
+        through = axes_gone_along(eqn)
+        if gone and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names]):
+            for result, origin in zip(eqn.results, origins, strict=True):
+                split = self.fitting(tuple([along.get(name, ()) for name in origin]), result.type)
+                axes = [a for name in gone for a in along[name]]
+                self.move("all-reduce", result.type, split, axes, eqn, "each device has a part of the sum")
+            return
+        for k, mine in enumerate(names):
+            before = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
+            whole = [name in gone or (k == 0 and i in through) for i, name in enumerate(mine)]
+            after = tuple([() if w else here for w, here in zip(whole, before, strict=True)])
+            self.resplit(eqn, eqn.operands[k].type, before, after)
+        for name in gone:
+            along[name] = ()
+
+
+def is_cut(eqn: Eqn, names: Sequence[str], gone: Sequence[str], result: Sequence[str]) -> bool:
+    """Whether an op gives a part of an axis that is gone, as a slice does, and not a sum over it."""
+    if eqn.op.operand_rules.multilinear or len(names) != len(result):
+        return False
+    return any(name in gone and not there for name, there in zip(names, result, strict=True))
+
+
+def axes_gone_along(eqn: Eqn) -> tuple[int, ...]:
+    """The axes of its first operand that an op of several elements goes along, such as that of a sum so far."""
+    first = eqn.operands[0].type if eqn.operands else None
+    if eqn.op.elementwise or not isinstance(first, Tensor) or eqn.results[0].type != first:
+        return ()
+    named = [eqn.attrs.get(name) for name in ("axis", "axes")]
+    return tuple(
+        [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
+    )
+
+
+def array_shape(type: Type) -> tuple[object, ...]:
+    """The shape of an array, or of the items of a history."""
+    return array_shape(type.item) if isinstance(type, History) else type.shape
+
 
 def whole_split(type: Type) -> Split:
-    """The split of what every device has the whole of."""
-    return ((),) * type.rank if isinstance(type, Tensor) else ()
+    """The split of what every device has the whole of; a history is split as its items."""
+    return ((),) * len(array_shape(type))
 
 
-def common(splits: Sequence[Split]) -> Split:
-    """What several splits of one array agree on, axis by axis."""
-    return tuple([here[0] if len(set(here)) == 1 else () for here in zip(*splits, strict=True)])
+def joined(slot: RegionSlot, splits: Sequence[Split], whole: set[tuple[RegionSlot, int]]) -> Split:
+    """How several splits of one array go together: what is whole somewhere can be cut; of two ways none is taken."""
+    found: list[Along] = []
+    for i, here in enumerate(zip(*splits, strict=True)):
+        ways = set(filter(None, here))
+        if len(ways) > 1:
+            whole.add((slot, i))
+        found.append(ways.pop() if len(ways) == 1 and (slot, i) not in whole else ())
+    return tuple(found)
+
+
+def steps_of(eqn: Eqn) -> int | None:
+    """How many steps a loop takes, if that is known."""
+    length = eqn.attrs.get("length") if eqn.attrs.get("exact", True) else None
+    return length if isinstance(length, int) else None
 
 
 def lane(eqn: Eqn, slot: RegionSlot, split: Split) -> Along:
@@ -166,107 +341,6 @@ def region_params(eqn: Eqn, region: int, starts: Mapping[RegionSlot, Split]) -> 
 def returned(slot: RegionSlot, ends: Sequence[Sequence[Split]]) -> list[Split]:
     """The splits of what the regions give back for a slot."""
     return [end[at] for end, at in zip(ends, slot.returns, strict=False) if at is not None]
-
-
-# ---- Axes by the names of their sizes
-
-
-class AxisNames(StrictTypeSolver):
-    """A solver for one equation whose sizes are all names: it remembers which are equal."""
-
-    def __init__(self, eqn: Eqn) -> None:
-        self.eqn = eqn
-        self.parents: dict[str, str] = {}
-        self.numbers: dict[str, int] = {}
-        self.operands = [self.named(v.type, k) for k, v in enumerate(eqn.operands)]
-        self.attrs = {n: self.named_attr(n, x) for n, x in eqn.attrs.items()}
-        self.types: Sequence[Type] | None = None  # of the results
-        try:
-            found = eqn.op.type(self, *self.operands, **self.attrs)
-            self.types = found if isinstance(found, tuple) else (found,)
-        except Exception:  # noqa: BLE001 - a rule that looks into sizes: what it equated before still holds
-            pass
-
-    def of_results(self) -> list[list[str]]:
-        """For each axis of each result the name of its size, or nothing."""
-        types = self.types or [None] * len(self.eqn.results)
-        return [self.of_result(r.type, t) for r, t in zip(self.eqn.results, types, strict=True)]
-
-    def of_result(self, type: Type, named: Type | None) -> list[str]:
-        if not isinstance(type, Tensor):
-            return []
-        shape = named.shape if isinstance(named, Tensor) else (None,) * type.rank
-        return [self.root(single_name(n)) or self.alike(type, i) for i, n in enumerate(shape)]
-
-    def alike(self, type: Tensor, axis: int) -> str:
-        """The axis of the first operand that one of a result is, if their ranks and sizes are equal."""
-        first = self.eqn.operands[0].type
-        same = isinstance(first, Tensor) and first.rank == type.rank and first.shape[axis] == type.shape[axis]
-        return self.root(axis_name(0, axis)) if same else ""
-
-    def named(self, type: Type, operand: int) -> Type:
-        if not isinstance(type, Tensor):
-            return type
-        return Tensor(type.dtype, tuple([self.new(axis_name(operand, i), n) for i, n in enumerate(type.shape)]))
-
-    def named_attr(self, name: str, value: Attr) -> Attr:
-        if name not in SIZE_ATTRS or not isinstance(value, tuple):
-            return value
-        return tuple([self.new(f"{name} {i:02}", n) if isinstance(n, int) else n for i, n in enumerate(value)])
-
-    def new(self, name: str, size: Dim) -> Dim:
-        if size == 1:
-            return 1
-        assert isinstance(size, int)
-        self.numbers[name] = size
-        return dim_name(name)
-
-    def root(self, name: str) -> str:
-        while name in self.parents:
-            name = self.parents[name]
-        return name
-
-    def unite(self, a: str, b: str) -> None:
-        if self.root(a) != self.root(b):
-            self.parents[self.root(a)] = self.root(b)
-
-    def require(self, condition: bool, message: str, *parts: object) -> None:
-        """The equation is known to be right."""
-
-    def shape(self, a: Tensor, b: Tensor, except_axis: int | None = None) -> None:
-        for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
-            if i != except_axis:
-                self.size(m, n)
-
-    def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
-        """Equal sizes; of equal products, the outermost axis of each group that has as many elements on both sides."""
-        lefts, rights = factor_names(a), factor_names(b)
-        while lefts and rights:
-            self.unite(lefts[0], rights[0])
-            left, right = self.numbers[lefts.pop(0)], self.numbers[rights.pop(0)]
-            while left != right:
-                if left < right and lefts:
-                    left *= self.numbers[lefts.pop(0)]
-                elif right < left and rights:
-                    right *= self.numbers[rights.pop(0)]
-                else:
-                    return
-
-
-def axis_name(operand: int, axis: int) -> str:
-    # Names are sorted where they are multiplied, and stay in the order of the axes.
-    return f"operand {operand:02} {axis:02}"
-
-
-def factor_names(size: Dim) -> list[str]:
-    """The names whose product a size is; none for a sum."""
-    terms = polynomial_terms(size)
-    return [n for n in terms[0][0] if isinstance(n, str)] if len(terms) == 1 and terms[0][1] == 1 else []
-
-
-def single_name(size: Dim | None) -> str:
-    names = factor_names(size) if isinstance(size, Poly) else []
-    return names[0] if len(names) == 1 else ""
 
 
 # ---- Errors

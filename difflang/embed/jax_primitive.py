@@ -20,13 +20,14 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh
 
 from difflang.analysis.entry_splits import check_placements
-from difflang.analysis.mesh_splits import Split, result_splits, whole_split
+from difflang.analysis.mesh_splits import result_splits, whole_split
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, PipelineHooks, select_by_mask
-from difflang.embed.lower_program import abstract_array, lower_program, varying_axes
+from difflang.embed.lower_program import abstract_array, axes_of_entry, lower_program, mesh_sizes, varying_axes
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import discard_text
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
+from difflang.ops.arrays.reshard import Split
 from difflang.runtime.compile import options_of, refuse_prints_elsewhere
 from difflang.runtime.devices import check_divides, device_of, refuse_scattered
 
@@ -79,7 +80,7 @@ def abstract_eval(*avals: Any, program: EmbeddedProgram) -> tuple[list[Any], Any
 
 def refuse_undivided(program: EmbeddedProgram, mesh: Any) -> None:
     """Errors: DL0603 for a size that the program splits along axes of a mesh that do not divide it."""
-    sizes = {name: mesh.shape[name] for name in mesh.axis_names if name not in mesh.manual_axes}
+    sizes = mesh_sizes(mesh)
 
     def check() -> None:
         with classify_errors():
@@ -98,11 +99,6 @@ def result_splits_of(avals: Sequence[Any], program: EmbeddedProgram) -> Sequence
             return result_splits(program.graph, params, mesh)
 
     return program.cached(("splits", params, tuple(mesh.items())), find)
-
-
-def axes_of_entry(entry: Any) -> tuple[str, ...]:
-    """The mesh axes that an entry of a `PartitionSpec` names."""
-    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,11 +12,14 @@ from jax.extend.source_info_util import user_context
 from jax.interpreters import mlir
 from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 
-from difflang.analysis.entry_splits import has_placements
-from difflang.analysis.mesh_splits import Split, whole_split
+from difflang.analysis.entry_splits import entry_splits, has_placements
+from difflang.analysis.mesh_splits import whole_split
+from difflang.analysis.pin_splits import pin_splits
 from difflang.embed.derived_programs import EmbeddedProgram
+from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
+from difflang.ops.arrays.reshard import Split
 
 Array = Any
 
@@ -54,14 +57,20 @@ NO_TRACEBACK: Any = NoTraceback()
 def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     """Lower the finished graph, each equation with its own source position; one function per module."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
-    function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
+    avals = (*ctx.avals_in, *ctx.avals_out)
+    mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.axis_names), None)
+    placed = mesh is not None and has_placements(program.graph)
+    params = declared_params(program.finished_graph, ctx.avals_in, mesh) if placed else None
+    sizes = mesh_sizes(mesh) if params is not None else {}
+    function = program.cached(
+        ("function", platform, params, tuple(sizes.items())),
+        lambda: jit_finished_graph(program, platform, params, sizes),
+    )
     with jax.enable_x64(True), user_context(NO_TRACEBACK):
         plain = ctx.replace(
             avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
         )
-        avals = (*ctx.avals_in, *ctx.avals_out)
-        mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.axis_names), None)
-        if mesh is not None and (mesh.explicit_axes or has_placements(program.graph)):
+        if mesh is not None and (mesh.explicit_axes or placed):
             function = on_mesh(function, mesh, ctx.avals_out)
         results = mlir.lower_fun(function)(plain, *operands)
     if plain.tokens_out is not None:
@@ -93,9 +102,38 @@ def on_mesh(function: Callable[..., list[Array]], mesh: Any, avals: Sequence[Any
     return run
 
 
-def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:
-    """The finished graph as a function that JAX traces once, however many programs it is a part of."""
+def mesh_sizes(mesh: Any) -> dict[str, int]:
+    """The sizes of the axes along which XLA splits a program."""
+    return {name: mesh.shape[name] for name in mesh.axis_names if name not in mesh.manual_axes}
+
+
+def declared_params(graph: Graph, avals: Sequence[Any], mesh: Any) -> tuple[Split, ...] | None:
+    """How each param of a graph is split, by its type in JAX or as the program declares it; None if that is unknown."""
+    found: list[Split] = []
+    for param, aval, split in zip(graph.params, avals, entry_splits(graph), strict=True):
+        if mesh.explicit_axes:
+            split = tuple([axes_of_entry(entry) for entry in aval.sharding.spec])
+        elif split is None and aval.shape:
+            return None
+        found.append(split or whole_split(param.type))
+    return tuple(found)
+
+
+def axes_of_entry(entry: Any) -> tuple[str, ...]:
+    """The mesh axes that an entry of a `PartitionSpec` names."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def jit_finished_graph(
+    program: EmbeddedProgram, platform: str, params: Sequence[Split] | None, mesh: Mapping[str, int]
+) -> Callable[..., list[Array]]:
+    """The finished graph as a function that JAX traces once, however many programs it is a part of.
+
+    If its params are known to be split over a mesh, it says how its values are.
+    """
     graph, checked = program.finished_graph, program.failure_index
+    if params is not None:
+        graph = pin_splits(graph, params, mesh)
 
     def function(*arrays: Array) -> list[Array]:
         found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)

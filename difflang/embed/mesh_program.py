@@ -11,13 +11,14 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import Split, whole_split
+from difflang.analysis.mesh_splits import whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.wording import count_of
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
 from difflang.embed.jax_primitive import bind_program, lower_placed
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text
+from difflang.ops.arrays.reshard import Split
 from difflang.runtime.argument_conversion import argument_converter
 
 __all__ = ["Mesh", "MeshProgram", "find_mesh", "lower_on_mesh", "mesh_sharding", "place_arguments", "splits_or_whole"]

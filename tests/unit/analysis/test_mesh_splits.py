@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from derivatives import FLOAT, INT, choose, literal, mapped, op, repeat, total, wide
-from difflang.analysis.mesh_splits import Split, result_splits
+from difflang.analysis.mesh_splits import result_splits
 from difflang.base.diagnostics import DifflangError
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
+from difflang.ops.arrays.reshard import Split
 
 MESH = {"a": 2, "b": 2}
 ROW, TABLE, SQUARE = Tensor(F64, (8,)), Tensor(F64, (8, 4)), Tensor(F64, (4, 4))
@@ -45,10 +46,10 @@ GRAPHS = {
     "an axis in two": (build_region([ROW], lambda x: [op("reshape", x, shape=(4, 2))]), "a", "a-"),
     "a factorization": (build_region([SQUARE], lambda x: [op("cholesky", x)]), "a-", "--"),
     "parts that are joined": (build_region([TABLE] * 2, lambda x, y: [op("concat", x, y, axis=0)]), "-a -a", "-a"),
-    "a branch": (build_region([ROW, ROW], lambda x, y: choose(op("gt", total(x), total(y)), lambda x, y: [x * y, x], lambda x, y: [y, y], x, y)), "a -", "- -"),  # noqa: E501
+    "a branch": (build_region([ROW, ROW], lambda x, y: choose(op("gt", total(x), total(y)), lambda x, y: [x * y, x], lambda x, y: [y, y], x, y)), "a -", "a a"),  # noqa: E501
     "a map": (build_region([TABLE, ROW], lambda x, y: mapped(8, lambda c, x: [x * x, total(x)], [y], [x])), "ab -", "ab a"),  # noqa: E501
     "a loop": (build_region([TABLE, SQUARE], lambda x, y: repeat(3, lambda _, y, x: [dot(x, y)], [y], [x])[1:]), "a- --", "a-"),  # noqa: E501
-    "a loop that sums over it": (build_region([TABLE, SQUARE], lambda x, y: repeat(3, lambda _, y, x: [dot(x, y)], [y], [x])[1:]), "ab --", "a-"),  # noqa: E501
+    "a loop that sums over it": (build_region([TABLE, SQUARE], lambda x, y: repeat(3, lambda _, y, x: [dot(x, y)], [y], [x])[1:]), "ab --", "ab"),  # noqa: E501
     "a gradient": (build_region([TABLE, SQUARE], pulled), "a- -b", " a- -b"),
     "a number": (build_region([INT], lambda n: [n]), "", ""),
 }  # fmt: skip
