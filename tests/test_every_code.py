@@ -99,10 +99,11 @@ def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
     program.write_text(block.text, encoding="utf-8")
     options = [word for word in block.words if word.startswith("--")]
     engine = [] if options else ["--engine=interpret"]
-    command = next((word for word in ("run", "test", "check-grad", "derive") if word in block.words), "check")
+    commands = ("run", "test", "check-grad", "derive", "partition")
+    command = next((word for word in commands if word in block.words), "check")
     with without(block.words[block.words.index("without") + 1] if "without" in block.words else ""):
         result = CliRunner().invoke(
-            main, [command, *(engine if command not in ("check", "derive") else []), *options, str(program)]
+            main, [command, *(engine if command in commands[:3] else []), *options, str(program)]
         )
     assert result.exit_code in (0, 1, 2, 3), result.output
     return set(re.findall(r"^(?:error|warning)\[(DL\d{4})\]", result.output, flags=re.MULTILINE)), result.output

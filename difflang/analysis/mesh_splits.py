@@ -23,7 +23,7 @@ from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.control.derivative_operators import jvp, vjp
 
-WAYS = (
+IN_JAX = (
     "an argument can be put whole on every device before the call: `jax.sharding.reshard(x, P())`",
     "`jax.sharding.auto_axes(f, out_sharding=…)` leaves it to XLA what devices send each other in `f`",
 )
@@ -59,6 +59,8 @@ class MeshSplits:
 
     If it is not `strict`, arrays that are split differently are brought together as XLA does.
     """
+
+    ways: tuple[str, ...] = IN_JAX  # what to do where they are refused
 
     def __init__(self, mesh: Mapping[str, int], *, strict: bool = False) -> None:
         self.mesh, self.strict = mesh, strict
@@ -129,9 +131,9 @@ class MeshSplits:
         lost = [a for along in given for a in along if a not in there]
         turned = [a for i, along in enumerate(given) for a in along if there.get(a, i) != i]
         if turned:
-            self.move("all-to-all", type, wanted, turned, eqn, "it is split along another axis here")
+            self.move("all-to-all", type, wanted, turned, eqn, "split another way")
         if lost:
-            self.move("all-gather", type, wanted, lost, eqn, "it is whole here")
+            self.move("all-gather", type, wanted, lost, eqn, "made whole")
 
     # ---- Equations with regions
 
@@ -227,7 +229,7 @@ class MeshSplits:
             for name, here in zip(mine, split, strict=True):
                 # The axes of a square matrix are equally long, but they are not one axis: every device takes it whole.
                 if here and mine.count(name) == 1 and along.setdefault(name, here) != here and self.strict:
-                    raise split_differently(eqn, along[name], here)
+                    raise split_differently(eqn, along[name], here, self.ways)
         kept = {name for origin in origins for name in origin}
         owner: dict[str, str] = {}
         for name in sorted(along, key=lambda name: name not in kept):
@@ -235,7 +237,7 @@ class MeshSplits:
                 first = owner.setdefault(axis, name)
                 if first != name:
                     if self.strict and name in kept:
-                        raise split_twice(eqn, axis)
+                        raise split_twice(eqn, axis, self.ways)
                     self.meet(eqn, axis)
                     along[name] = ()
                     break
@@ -259,7 +261,7 @@ class MeshSplits:
             for result, origin in zip(eqn.results, origins, strict=True):
                 split = self.fitting(tuple([along.get(name, ()) for name in origin]), result.type)
                 axes = [a for name in gone for a in along[name]]
-                self.move("all-reduce", result.type, split, axes, eqn, "each device has a part of the sum")
+                self.move("all-reduce", result.type, split, axes, eqn, "summed")
             return
         for k, mine in enumerate(names):
             before = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
@@ -346,16 +348,16 @@ def returned(slot: RegionSlot, ends: Sequence[Sequence[Split]]) -> list[Split]:
 # ---- Errors
 
 
-def split_differently(eqn: Eqn, first: Along, second: Along) -> DifflangError:
+def split_differently(eqn: Eqn, first: Along, second: Along, ways: Sequence[str]) -> DifflangError:
     message = f"what is taken together here is split along {quoted(first)} and along {quoted(second)}"
-    label = Label(eqn.span, "split in two ways")
-    return DifflangError(Diagnostic("DL0605", message, (label,), ("put both along the same axis of the mesh", *WAYS)))
+    label, helps = Label(eqn.span, "split in two ways"), ("put both along the same axis of the mesh", *ways)
+    return DifflangError(Diagnostic("DL0605", message, (label,), helps))
 
 
-def split_twice(eqn: Eqn, axis: str) -> DifflangError:
+def split_twice(eqn: Eqn, axis: str, ways: Sequence[str]) -> DifflangError:
     message = f"two axes of this result would both be split along {quoted([axis])}"
     label = Label(eqn.span, "made from two axes that are split along it")
-    return DifflangError(Diagnostic("DL0604", message, (label,), WAYS))
+    return DifflangError(Diagnostic("DL0604", message, (label,), tuple(ways)))
 
 
 def quoted(axes: Iterable[str]) -> str:

@@ -156,6 +156,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0604": "an axis of a mesh that splits an array twice",
     "DL0605": "axes that are split differently",
     "DL0606": "an axis that a mesh does not have",
+    "DL0607": "a large array that every device gets the whole of",
     "DL0609": "arrays on different devices",
     "DL0610": "an axis of a mesh where no array is split",
     # ---- 07: modules, files and data

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 
+from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Term, leaves, type_of, with_leaves
 from difflang.ir.graph import Value
@@ -35,11 +36,23 @@ def lay_out_parameter(cx: ElabContext, decl: tree.Fn, name: str, term: Term) -> 
     return term if written is None else lay_out_term(cx, written, term)
 
 
-def lay_out_result(cx: ElabContext, decl: tree.Fn, result: Term) -> Term:
-    """A function's result, split as the signature says."""
-    if decl.result is None or not cx.module.knows_axes or not names_axes(cx.module, decl):
+def lay_out_result(cx: ElabContext, module: ModuleScope, decl: tree.Fn, result: Term) -> Term:
+    """The result of a function of a module, split as its signature says."""
+    if decl.result is None or not module.knows_axes or not names_axes(module, decl):
         return result
-    return lay_out_term(cx, decl.result, result)
+    return lay_out_term(cx, decl.result, result, module)
+
+
+def lay_out_arguments(
+    cx: ElabContext, module: ModuleScope, decl: tree.Fn, given: Mapping[str, tuple[Term, Span]]
+) -> None:
+    """Say how the arguments of a call are split, where a definition is checked and the call itself is not followed."""
+    if not module.knows_axes or not names_axes(module, decl):
+        return
+    for param in decl.params:
+        if param.type is not None and param.name in given:
+            term, span = given[param.name]
+            lay_out_term(cx, param.type, term, module, span)
 
 
 def lay_out_declared(cx: ElabContext, written: Written, value: Term) -> Term:
@@ -49,21 +62,25 @@ def lay_out_declared(cx: ElabContext, written: Written, value: Term) -> Term:
     return lay_out_term(cx, written, value)
 
 
-def lay_out_term(cx: ElabContext, written: Written, value: Term) -> Term:
-    layouts = declared_layouts(cx.module, written, type_of(value))
+def lay_out_term(
+    cx: ElabContext, written: Written, value: Term, module: ModuleScope | None = None, span: Span | None = None
+) -> Term:
+    """A value, split as a type of a module says; equations stand where the type does, or at `span`."""
+    layouts = declared_layouts(module or cx.module, written, type_of(value))
     if not any(layouts):
         return value
-    return with_leaves(value, iter([lay_out(cx, *pair) for pair in zip(leaves(value), layouts, strict=True)]))
+    return with_leaves(value, iter([lay_out(cx, *pair, span) for pair in zip(leaves(value), layouts, strict=True)]))
 
 
-def lay_out(cx: ElabContext, value: Value, layout: Layout | None) -> Value:
+def lay_out(cx: ElabContext, value: Value, layout: Layout | None, span: Span | None) -> Value:
     """A value, split like this; a number is on every device."""
     if layout is None or not layout[0]:
         return value
     splits, at = layout
     if cx.session.mesh:
         refuse_undivided(cx.session.mesh, value, splits, at)
-    return cx.builder.emit(RESHARD, (value,), splits=splits, source=splits, span=at.span, hints=(value.hint,))[0]
+    place, hints = span or at.span, (value.hint,)
+    return cx.builder.emit(RESHARD, (value,), span=place, hints=hints, splits=splits, source=splits)[0]
 
 
 def refuse_undivided(mesh: Mapping[str, int], value: Value, splits: Split, at: Written) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from difflang.analysis.check_splits import check_splits
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls import recursion
@@ -15,7 +16,7 @@ from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dt
 from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
 from difflang.elaborate.expressions.names import bind_host_constants, bind_sizes
 from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
-from difflang.elaborate.mesh_axes import lay_out_parameter, lay_out_result
+from difflang.elaborate.mesh_axes import lay_out_parameter, lay_out_result, names_axes
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.all_unknown_names import unknown_names_in
 from difflang.elaborate.reports.size_claims import warn_unproved_sizes, with_differing_sizes
@@ -240,7 +241,7 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
                 decl.result, type_of(result), body_value(decl.body).span, f"the result of `{decl.name}`"
             )
         result = ascribe_enum(cx.annotations, decl.result, result)
-        result = lay_out_result(cx, decl, result)
+        result = lay_out_result(cx, cx.module, decl, result)
     if isinstance(decl.result, tree.TypeFn):
         what, place = f"the result of `{decl.name}`", body_value(decl.body).span
         result = constrain_function(decl.result, result, place, cx.annotations, what, what)
@@ -325,6 +326,8 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         result = yield elaborate_body(cx, decl)
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)
+        if module.knows_axes and names_axes(module, decl):
+            check_splits(cx.root.builder.eqns)
         session.definition_results[decl] = CheckedDefinition(
             found, frozenset(cx.root.effects), frozenset(cx.root.calls)
         )

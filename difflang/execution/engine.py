@@ -101,12 +101,13 @@ class Engine(Struct, frozen=True):
             from difflang.embed.mesh_program import MeshProgram, find_mesh
 
             return MeshProgram(with_check_number(ready) if guard else ready, find_mesh(self.mesh), says)
-        from difflang.runtime.compile import compile_graph
-        from difflang.runtime.devices import find_device
+        from difflang.runtime import compile, devices
 
-        device = find_device(self.device) if self.device is not None else None
+        device = devices.find_device(self.device) if self.device is not None else None
         ready = with_check_number(ready) if guard else ready
-        make = partial(compile_graph, device=device, on_print=says, deterministic=self.in_order, sparing=sparing)
+        make = partial(
+            compile.compile_graph, device=device, on_print=says, deterministic=self.in_order, sparing=sparing
+        )
         return make(ready) if self.profile is None else self.profile.timed(ready, make)
 
 

@@ -14,10 +14,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.wording import count_of
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, numpy_dtype
+from difflang.ops.arrays.reshard import Split
 from difflang.runtime.compile import compile_graph
 from difflang.runtime.profiler_traces import (
     BRANCHES,
@@ -32,7 +34,6 @@ from difflang.runtime.profiler_traces import (
 
 HOST_DEVICES_FLAG = "--xla_force_host_platform_device_count"  # in XLA_FLAGS
 MeshAxes = Mapping[str, int]  # the size of each axis, by name
-Split = tuple[str | tuple[str, ...] | None, ...]  # for each axis of an array, the axes of the mesh that split it
 COLLECTIVE = re.compile(
     r"= (.*?) (all-reduce|all-gather|reduce-scatter|(?:ragged-)?all-to-all|collective-(?:permute|broadcast))(-start)?\("
 )
@@ -57,6 +58,17 @@ class Collective(Struct, frozen=True):
     times: int | None
     axes: tuple[str, ...]
     line: SourceLine | None
+    why: str = ""
+
+    @property
+    def parts(self) -> list[Collective]:
+        """The exchange of each array, where XLA has made one of several."""
+        return [replace(self, shape=shape, bytes=shape_bytes(shape)) for shape in self.shape.split(" ")]
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What two exchanges that are one have in common: XLA may see more axes, or another line."""
+        return self.kind, self.shape, self.times
 
 
 class PartitionedProgram(Struct, frozen=True):
@@ -90,11 +102,11 @@ def compile_on_mesh(graph: Graph, axes: MeshAxes, splits: Sequence[Split]) -> Pa
     places = np.array(devices[:count]).reshape(tuple(axes.values()))
     mesh = Mesh(places, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
     shapes = [
-        jax.ShapeDtypeStruct(p.type.shape, numpy_dtype(p.type.dtype), sharding=NamedSharding(mesh, PartitionSpec(*s)))
+        jax.ShapeDtypeStruct(p.type.shape, numpy_dtype(p.type.dtype), sharding=sharding_of_split(mesh, s))
         for p, s in zip(graph.params, splits, strict=True)
         if isinstance(p.type, Tensor)
     ]
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         compiled = jax.jit(compile_graph(graph)).lower(*shapes).compile()
     memory: Any = compiled.memory_analysis()
     return PartitionedProgram(
@@ -103,6 +115,10 @@ def compile_on_mesh(graph: Graph, axes: MeshAxes, splits: Sequence[Split]) -> Pa
         memory.output_size_in_bytes,
         memory.temp_size_in_bytes,
     )
+
+
+def sharding_of_split(mesh: Mesh, split: Split) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(*[along or None for along in split]))
 
 
 def find_collectives(text: str, axes: MeshAxes) -> Iterator[Collective]:
@@ -117,12 +133,17 @@ def find_collectives(text: str, axes: MeshAxes) -> Iterator[Collective]:
         shapes = SHAPE.findall(found[1])
         # The result of a start is a pair of its operand and what it will give.
         shapes = shapes[len(shapes) // 2 :] if found[3] and len(shapes) > 1 else shapes
-        bytes = sum(ELEMENT_BYTES.get(dtype, 0) * size_of(dims) for dtype, dims in shapes)
+        texts = [f"{dtype}[{dims}]" for dtype, dims in shapes]
         frame = FRAME.search(row)
         yield Collective(
-            found[2], " ".join([f"{dtype}[{dims}]" for dtype, dims in shapes]), bytes, times.get(computation, 1),
+            found[2], " ".join(texts), sum(map(shape_bytes, texts)), times.get(computation, 1),
             crossed_axes(row, axes), frames.get(int(frame[1])) if frame else None,
         )  # fmt: skip
+
+
+def shape_bytes(text: str) -> int:
+    """The bytes of an array of a shape as XLA writes it, `f32[16,4]`."""
+    return sum([ELEMENT_BYTES.get(dtype, 0) * size_of(dims) for dtype, dims in SHAPE.findall(text)])
 
 
 def size_of(dims: str) -> int:

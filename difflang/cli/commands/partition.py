@@ -16,6 +16,7 @@ from difflang.cli.options_and_reports import (
     exit_on_error,
     mesh_option,
     parse_pairs,
+    print_diagnostics,
     program_with_arguments,
 )
 
@@ -31,27 +32,37 @@ from difflang.cli.options_and_reports import (
     help="How an argument is split: `x=data,_` splits its rows along `data`, `w=_,data+model` its columns along both.",
 )
 @click.option("--wrt", help="Partition the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile the function too, and compare with XLA's program.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as data.")
 @argument_types_option
 @checking_options
 def partition(
     program: str, words: tuple[str, ...], mesh: Mapping[str, int], splits: tuple[str, ...], wrt: str | None,
-    as_json: bool,
-    argument_types: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...],
+    compiled: bool, as_json: bool, argument_types: tuple[str, ...], default_float: str | None,
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Show what devices of a mesh exchange when they compute ENTRY together, line by line, and what each one holds.
 
-    The program is compiled for devices that this process pretends to have, and not run. Example:
+    The exchanges are predicted. With `--compile` the program is compiled, and not run, for devices that this process
+    pretends to have, and what differs is shown. Example:
     `difflang partition net.dfl:loss --wrt w --mesh data=4 --arg n=64 --arg d=16 --split x=data`
     """
-    from difflang.runtime import collectives
     from difflang.tools import partition as partitioning
 
-    collectives.pretend_devices(prod(mesh.values()))
+    if compiled:
+        from difflang.runtime import collectives
+
+        collectives.pretend_devices(prod(mesh.values()))
     with exit_on_error(usage=partitioning.USAGE):
         options = partitioning.PartitionOptions(
-            mesh, parse_pairs(splits, "--split", "AXES"), parse_pairs(argument_types, "--arg", "TYPE"), wrt, words
+            mesh,
+            parse_pairs(splits, "--split", "AXES"),
+            parse_pairs(argument_types, "--arg", "TYPE"),
+            wrt,
+            words,
+            compiled,
         )
         checked, path, entry = check_program_file(program, default_float, folders, mesh)
         found = partitioning.report_partition(checked, path, entry, options)
         click.echo(json_text(found.to_json()) if as_json else str(found))
+        print_diagnostics(list(found.warnings))

@@ -19,6 +19,7 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.custom_rules import call_with_rule, rule_of
 from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import instance_key
+from difflang.elaborate.mesh_axes import lay_out_arguments, lay_out_result
 from difflang.elaborate.specialization import emit_call, instantiate
 from difflang.elaborate.statements.decorators import apply_memory_limit
 from difflang.elaborate.terms import Term
@@ -71,7 +72,8 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             apply_memory_limit(cx, decl.attributes)
-            return placeholder_term(cx, result)
+            lay_out_arguments(cx, code.module, decl, given)
+            return lay_out_result(cx, code.module, decl, placeholder_term(cx, result))
     return (yield retry_with_host_sizes(cx, terms, call_with))
 
 
