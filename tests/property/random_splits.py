@@ -1,5 +1,7 @@
 """Draws functions and splits of their arguments over four devices: value and gradient are those of unsplit arguments.
 
+Arguments are split before the call, or by the program, which says so of its parameters.
+
 The arguments: a seed, and how many pairs of a function and a split. Prints each pair that differs, and figures.
 """
 
@@ -8,7 +10,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Sequence
-from itertools import islice
+from functools import partial
+from itertools import islice, product
 from typing import Any
 
 import jax
@@ -20,15 +23,21 @@ from difflang.base.diagnostics import DifflangError
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
 from difflang.embed.jax_primitive import bind_program
 from difflang.gradcheck.op_calls import calls_of
-from difflang.ir.graph import Graph
+from difflang.ir.builder import build_region
+from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
+from difflang.ops.arrays.reshard import reshard
 from support.op_calls import DRAWN
 from support.random_programs import HEADER, random_program
 
 Array = Any
 MESHES = ({"a": 2, "b": 2}, {"a": 4}, {"a": 3}, {"a": 2})
-HOOKS = PipelineHooks(finish=finalize_graph, on_print=lambda site, text: None, report=lambda number: None)
+HOOKS = PipelineHooks(
+    finish=partial(finalize_graph, pipeline=COMPILE_ON_MESH),
+    on_print=lambda site, text: None,
+    report=lambda number: None,
+)
 TOLERANCE = 1e-9
 SOURCE = """float f64
 fn lookup(e: f64[v, d], i: i32[n]) -> f64 = sum([for k => e[i[k]]]^2)
@@ -82,13 +91,24 @@ class Case:
         self.cts = [np.cos(np.arange(np.prod(t.shape, dtype=int))).reshape(t.shape) for t in smooth]
         self.wanted = self.evaluate(self.arrays)
 
-    def evaluate(self, arrays: Sequence[Array]) -> list[Array]:
+    def evaluate(self, arrays: Sequence[Array], program: EmbeddedProgram | None = None) -> list[Array]:
         """The results, and their pullback; one call at a time, since more than there are cores stop each other."""
-        found = jax.block_until_ready(bind_program(self.program, arrays))
+        program = program or self.program
+        found = jax.block_until_ready(bind_program(program, arrays))
         if any(self.wrt) and self.cts:
-            pulled = self.program.pulled(self.wrt, (True,) * len(self.cts))
+            pulled = program.pulled(self.wrt, (True,) * len(self.cts))
             found = [*found, *jax.block_until_ready(bind_program(pulled, [*arrays, *self.cts]))]
         return [np.asarray(x) for x in found]
+
+    def declared(self, splits: Sequence[Sequence[Any]]) -> EmbeddedProgram:
+        """The program that says how its parameters are split."""
+        axes = [tuple([() if a is None else (a,) if isinstance(a, str) else a for a in split]) for split in splits]
+
+        def body(*params: Value) -> list[Value]:
+            placed = [reshard.one(p, splits=s, source=s) if s else p for p, s in zip(params, axes, strict=True)]
+            return params[0].home.inline(self.program.graph, *placed)
+
+        return EmbeddedProgram(build_region([p.type for p in self.program.graph.params], body), HOOKS)
 
     def differs(self, found: Sequence[Array]) -> str:
         for i, (x, y) in enumerate(zip(found, self.wanted, strict=True)):
@@ -154,15 +174,15 @@ def check_pair(rng: random.Random, case: Case, figures: dict[str, int]) -> bool:
     splits = [draw_split(rng, np.shape(x), sizes) for x in case.arrays]
     if not any(any(s) for s in splits):
         return False
-    for kind in (AxisType.Auto, AxisType.Explicit):
+    for kind, declared in product((AxisType.Auto, AxisType.Explicit), (False, True)):
         devices = np.array(jax.devices()[: int(np.prod(list(sizes.values())))]).reshape(tuple(sizes.values()))
         mesh = jax.sharding.Mesh(devices, tuple(sizes), axis_types=(kind,) * len(sizes))
         try:
             placed = [
-                jax.device_put(x, NamedSharding(mesh, PartitionSpec(*s)))
+                jax.device_put(x, NamedSharding(mesh, PartitionSpec(*([] if declared else s))))
                 for x, s in zip(case.arrays, splits, strict=True)
             ]
-            wrong = case.differs(case.evaluate(placed))
+            wrong = case.differs(case.evaluate(placed, case.declared(splits) if declared else None))
         except DifflangError as error:
             codes = {d.code for d in error.diagnostics}
             wrong = "" if kind is AxisType.Explicit and codes <= {"DL0604", "DL0605"} else str(error)
@@ -171,7 +191,8 @@ def check_pair(rng: random.Random, case: Case, figures: dict[str, int]) -> bool:
             wrong = f"{type(error).__name__}: {str(error)[:300]}"
         if wrong:
             figures["wrong"] += 1
-            print(f"{case.name} on {sizes}, {kind}, split {splits}: {wrong}", flush=True)
+            said = "declared" if declared else "split"
+            print(f"{case.name} on {sizes}, {kind}, {said} {splits}: {wrong}", flush=True)
     figures["pairs"] += 1
     return True
 
