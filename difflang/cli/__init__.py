@@ -223,7 +223,9 @@ def run(
             profile_run(profile and engine != "dataflow", profile_out) as clock,
             open_machine(about, profile=profile) if engine == "dataflow" else nullcontext() as machine,
         ):
-            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock, machine=machine, mesh=mesh)
+            options = Engine(
+                engine, device, budget, check_nans=check_nans, profile=clock, machine=machine, mesh=tuple(mesh.items())
+            )
             run_program(
                 RunRequest(program, words, *given), options, default_float, folders, allow, seed, max_steps or 0
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from difflang.base.gc_pause import pause_gc
 from difflang.execution.check_failures import ArrayProgram, with_check_number
@@ -48,7 +48,7 @@ class Engine(Struct, frozen=True):
     profile: LineProfile | None = None
     on_limit: Callable[[int], object] | None = None
     machine: Machine | None = None
-    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
+    mesh: tuple[tuple[str, int], ...] = ()  # each axis with its size
 
     def program(
         self,
@@ -100,7 +100,7 @@ class Engine(Struct, frozen=True):
         if self.mesh:
             from difflang.embed.mesh_program import MeshProgram, find_mesh
 
-            return MeshProgram(with_check_number(ready) if guard else ready, find_mesh(self.mesh), says)
+            return MeshProgram(with_check_number(ready) if guard else ready, find_mesh(dict(self.mesh)), says)
         from difflang.runtime import compile, devices
 
         device = devices.find_device(self.device) if self.device is not None else None

@@ -227,6 +227,6 @@ def matches_wrt(hint: str, wrt: str | None) -> bool:
 def make_pipelines(options: CheckGradOptions) -> CheckPipeline:
     if not options.compiled:
         return CheckPipeline(expand_keeping_rules, finalize_graph)
-    engine = Engine(mesh=options.mesh)
+    engine = Engine(mesh=tuple(options.mesh.items()))
     finish = partial(finalize_graph, pipeline=engine.pipeline)
     return CheckPipeline(expand_keeping_rules, finish, partial(engine.compiled, says=discard_text))

@@ -55,9 +55,9 @@ def run_program(
     if wrong := [f"{n}={text}" for n, text in request.files.items() if not text.startswith("@")]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; use --set for a value", param_hint="--arg")
     source, path = load_source(file)
-    checked = check_program(source, default_float, path, folders, most_steps=max_steps, mesh=engine.mesh)
+    checked = check_program(source, default_float, path, folders, most_steps=max_steps, mesh=dict(engine.mesh))
     verify_rules(checked, path)
-    recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=engine.mesh)
+    recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=dict(engine.mesh))
     exit_if_errors(checked, source, lambda text: recheck(text).diagnostics)
     # After checking, since the program declares its arguments.
     if "--help" in request.words:

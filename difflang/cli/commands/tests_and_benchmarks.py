@@ -59,7 +59,9 @@ def run_options(
     from difflang.execution.engine import Engine
     from difflang.tools.testing.suite import SuiteOptions
 
-    return SuiteOptions(Engine(engine, device, mesh=mesh or {}), seed, default_float, tuple(allow), tuple(folders))
+    return SuiteOptions(
+        Engine(engine, device, mesh=tuple((mesh or {}).items())), seed, default_float, tuple(allow), tuple(folders)
+    )
 
 
 @click.command()

@@ -90,7 +90,7 @@ class Suite:
         self, source: Source, path: Path | None, options: SuiteOptions, unread: tuple[Diagnostic, ...] = ()
     ) -> None:
         self.path, self.options, self.name = path, options, source.name
-        mesh = options.engine.mesh
+        mesh = dict(options.engine.mesh)
         self.checked = check_program(source, options.default_float, path, options.paths, examples=True, mesh=mesh)
         self.apart = IsolatedBlocks(self.checked, options.engine, file_access(path, options.allow), options.seed)
         self.errors = unread or self.checked.errors
