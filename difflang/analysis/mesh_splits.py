@@ -71,11 +71,11 @@ class MeshSplits:
     def of_graph(self, graph: Graph, params: Sequence[Split]) -> list[Split]:
         env: dict[Value, Split] = dict(zip(graph.params, params, strict=True))
         for eqn in graph.eqns:
-            given = [env[v] for v in eqn.operands]
+            given = [split_in(env, v) for v in eqn.operands]
             busy = any(map(any, given)) or eqn.regions or isinstance(eqn.op.movement, Placement)
             found = self.of_eqn(eqn, given) if busy else [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
-        return [env[r] for r in graph.results]
+        return [split_in(env, r) for r in graph.results]
 
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
         if isinstance(eqn.op.movement, Placement):
@@ -288,6 +288,12 @@ def axes_gone_along(eqn: Eqn) -> tuple[int, ...]:
     return tuple(
         [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
     )
+
+
+def split_in(env: Mapping[Value, Split], value: Value) -> Split:
+    """The split of a value; whole for a call that the check of a definition does not follow."""
+    found = env.get(value)
+    return whole_split(value.type) if found is None else found
 
 
 def array_shape(type: Type) -> tuple[object, ...]:

@@ -96,6 +96,7 @@ def test_what_types_say_is_in_the_graph() -> None:
         ("axes a\nfn f(x: f32[n @a]) -> f32[n @a, n] = [for i, j => x[i] - x[j]]", []),
         ("axes a, b\nfn f(x: f32[n @a, n @b]) -> f32[n @a, n @b] = x @ reshard(x, @b, _)", []),
         ("axes a\nfn f(x: f32[n @a]) -> f32[n, n] = outer(x, x)", [("DL0604", 2)]),
+        ("axes a\nfn g(x: f32[n @a]) -> f32 = sum(x)\nfn f(x: f32[n @a]) -> f32[n @a] = x - grad(g)(x)", []),
         ("axes a\nfn f(x: f32[n @a, ..s]) -> f32[n @a, ..s] = 2.0 * x", []),
         ("axes data\nlet data = 3.0\nlet axes = data\nprint(axes)", []),
     ],
