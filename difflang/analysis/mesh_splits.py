@@ -282,7 +282,11 @@ def is_cut(eqn: Eqn, names: Sequence[str], gone: Sequence[str], result: Sequence
 def axes_gone_along(eqn: Eqn) -> tuple[int, ...]:
     """The axes of its first operand that an op of several elements goes along, such as that of a sum so far."""
     first = eqn.operands[0].type if eqn.operands else None
-    if eqn.op.elementwise or not isinstance(first, Tensor) or eqn.results[0].type != first:
+    if (
+        eqn.op.elementwise
+        or not isinstance(first, Tensor)
+        or any(v.type != first for v in (*eqn.operands, *eqn.results))
+    ):
         return ()
     named = [eqn.attrs.get(name) for name in ("axis", "axes")]
     return tuple(

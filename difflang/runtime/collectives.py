@@ -67,8 +67,8 @@ class Collective(Struct, frozen=True):
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What two exchanges that are one have in common: XLA may see more axes, or another line."""
-        return self.kind, self.shape, self.times
+        """What two exchanges that are one have in common: XLA may see more axes, another shape, or another line."""
+        return self.kind, self.bytes, self.times
 
 
 class PartitionedProgram(Struct, frozen=True):

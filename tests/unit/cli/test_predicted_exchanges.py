@@ -1,0 +1,84 @@
+"""What is predicted that devices exchange is what XLA's partitioned programs have, for layers as models have them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.devices import python_on_devices
+
+SOURCE = """axes data, model
+record Layer[d, h] { up: f32[d, h @model], down: f32[h @model, d], bias: f32[d] }
+fn block(l: Layer[d, h], x: f32[n @data, d]) -> f32[n @data, d] = x + tanh(x @ l.up) @ l.down + l.bias
+fn loss(l: Layer[d, h], x: f32[n @data, d]) -> f32 = mean(block(l, x)^2)
+fn step(l: Layer[d, h], x: f32[n @data, d], rate: f32) -> Layer[d, h] = l - rate * grad(loss)(l, x)
+fn deep(up: f32[k, d, h @model], down: f32[k, h @model, d], x: f32[n @data, d]) -> f32 {
+  var y = x
+  for i in 0..k { y = y + tanh(y @ up[i]) @ down[i] }
+  mean(y^2)
+}
+fn recur(w: f32[d, d], x: f32[n @data, t, d]) -> f32 {
+  var h = zeros(n, d)
+  for i in 0..t { h = tanh(h @ w + x[.., i]) }
+  mean(h^2)
+}
+fn gathered(w: f32[d @data, h], x: f32[n @data, d]) -> f32 = sum(tanh(x @ reshard(w, _, @model)))
+fn embedded(table: f32[v @model, d], words: i32[n @data], y: f32[n @data, d]) -> f32 = mean((table[words] - y)^2)
+fn newton(a: f32[n @data]) -> f32 {
+  var x = a
+  for _ in 0..10 { x = 0.5 * (x + a / x) }
+  sum(x)
+}
+fn attend(wq: f32[d, m @model, e], wk: f32[d, m @model, e], wv: f32[d, m @model, e], wo: f32[m @model, e, d],
+          x: f32[b @data, t, d]) -> f32 {
+  let y = [for s in 0..b => {
+    let z = x[s]
+    let q = [for i, h, j => sum(for a => z[i, a] * wq[a, h, j])]
+    let k = [for i, h, j => sum(for a => z[i, a] * wk[a, h, j])]
+    let v = [for i, h, j => sum(for a => z[i, a] * wv[a, h, j])]
+    let p = [for h, i => softmax([for j => sum(for c => q[i, h, c] * k[j, h, c])])]
+    [for i, a => sum(for h, c => sum(for j => p[h, i, j] * v[j, h, c]) * wo[h, c, a])]
+  }]
+  mean(y^2)
+}
+"""
+SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
+FUNCTIONS = {
+    "loss": ("ndh", "l"), "step": ("ndh", None), "deep": ("kdhn", "up,down"), "recur": ("dnt", "w"),
+    "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"), "attend": ("dmebt", "wq,wo"),
+}  # fmt: skip
+
+
+def reports() -> dict[str, Any]:
+    """The rows of each function's report that only one side has, by function."""
+    from difflang.base.source import Source
+    from difflang.driver.checked_program import check_program
+    from difflang.tools.partition import PartitionOptions, report_partition
+
+    found: dict[str, Any] = {}
+    mesh = {"data": 2, "model": 2}
+    checked = check_program(Source("layers.dfl", SOURCE), mesh=mesh)
+    for name, (sizes, wrt) in FUNCTIONS.items():
+        options = PartitionOptions(mesh, {}, {n: str(SIZES[n]) for n in sizes}, wrt, compiled=True)
+        report = report_partition(checked, None, name, options)
+        differing = [
+            f"{c.kind} {c.shape} {c.times}: {why}" for c, why in report.rows if "predicted" in why or "XLA" in why
+        ]
+        found[name] = {"predicted": len(report.predicted), "differing": differing}
+    return found
+
+
+@pytest.mark.slow
+def test_layers_exchange_what_is_predicted() -> None:
+    done = python_on_devices(str(Path(__file__)))
+    found = json.loads(done.stdout.splitlines()[-1]) if done.stdout else done.stderr
+    assert {name: each["differing"] for name, each in found.items()} == {name: [] for name in FUNCTIONS}
+    assert sum(each["predicted"] > 0 for each in found.values()) >= 7
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(reports()) + "\n")
