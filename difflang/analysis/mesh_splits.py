@@ -91,7 +91,12 @@ class MeshSplits:
         return [whole_split(r.type) for r in eqn.results] if eqn.regions else self.by_type(eqn, given)
 
     def fitting(self, split: Split, type: Type) -> Split:
-        """The split without what does not divide an axis, and without a mesh axis that an earlier axis has."""
+        """The split without what does not divide an axis, and without a mesh axis that an earlier axis has.
+
+        An array without elements is whole: JAX does not read one that is split.
+        """
+        if 0 in array_shape(type):
+            return whole_split(type)
         used: set[str] = set()
         found: list[Along] = []
         for along, size in zip(split, array_shape(type), strict=True):
