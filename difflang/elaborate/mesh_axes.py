@@ -115,6 +115,8 @@ def declared_layouts(module: ModuleScope, written: Written, type: LangType) -> l
             return declared_layouts(module, only, type)
         case tree.TypeTuple(items=items), TupleType(items=types) if len(items) == len(types):
             return [x for w, t in zip(items, types, strict=True) for x in declared_layouts(module, w, t)]
+        case tree.TypeArray(item=item), _:  # each field has the axes of the array in front
+            return declared_layouts(module, item, type)
         case tree.TypeCall(path=("D",), args=(of,)), _:
             return declared_layouts(module, of, type)
         case _:

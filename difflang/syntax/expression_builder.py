@@ -239,9 +239,12 @@ class ExpressionBuilder:
         return tree.TypeCall(span, path, args)
 
     def type_array(
-        self, span: Span, item: tree.TypeApply | tree.TypeCall, *axes: tree.TypeExpr | tree.AnyShape
+        self, span: Span, item: tree.TypeApply | tree.TypeCall, *axes: tree.TypeExpr | tree.AnyShape | SplitSize
     ) -> tree.TypeArray:
-        return tree.TypeArray(span, item, axes)
+        for split in [a.axes for a in axes if isinstance(a, SplitSize)]:
+            way = "write it in the types of the fields: the sizes of arrays of numbers are split"
+            self.report("DL0610", "an array of records is not split along an axis of a mesh", split.span, "", way)
+        return tree.TypeArray(span, item, tuple([a.size if isinstance(a, SplitSize) else a for a in axes]))
 
     def type_tuple(self, span: Span, *items: tree.TypeExpr) -> tree.TypeTuple:
         return tree.TypeTuple(span, items)
