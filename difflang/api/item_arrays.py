@@ -11,7 +11,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import InternalError
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import pytrees
-from difflang.types.language_types import LangType, RecordType, SumType, TupleType, VariantType, leaf_types
+from difflang.types.language_types import ClosureType, LangType, RecordType, SumType, TupleType, VariantType, leaf_types
 
 
 class StackedLeaves(Struct, frozen=True):
@@ -71,6 +71,14 @@ def widened_sources(type: LangType, whole: LangType, sources: Iterator[LeafSourc
             pairs = zip(parts, wholes, strict=True)
         case VariantType(fields=parts), VariantType(fields=wholes):
             pairs = zip(parts, wholes, strict=True)
+        case ClosureType(), SumType() if type in whole.options:
+            taken_leaves = [next(sources) for _ in leaf_types(type)]
+            chosen = whole.options.index(type)
+            rest = [
+                taken_leaves if i == chosen else [FilledLeaf(0)] * len(leaf_types(option))
+                for i, option in enumerate(whole.options)
+            ]
+            return [FilledLeaf(whole.tag_values[chosen]), *[source for part in rest for source in part]]
         case SumType(), _:
             raise InternalError(f"{type} is wider than {whole}")
         case _:

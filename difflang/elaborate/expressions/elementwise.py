@@ -197,6 +197,10 @@ def is_tangent_update(value: Term, change: Term) -> bool:
 
 def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Term) -> Term:
     """`value + D(value)`: adds to the parts that have a tangent and keeps the others."""
+    if isinstance(change, Tuple) and not change.items:
+        return value
+    if is_sum_array(value) or is_sum_array(change):
+        return map_sum_items(cx, (value, change), span, lambda items: add_tangent(cx, name, span, *items))
     if isinstance(value, SumTerm) or isinstance(change, SumTerm):
         return apply_per_option(cx, name, span, (value, change), ())
     if isinstance(value, VariantTerm) and isinstance(change, VariantTerm) and is_tangent_update(value, change):
@@ -215,8 +219,6 @@ def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Ter
         return Tuple(add_tangent_parts(cx, name, span, value.items, change.items), value.function_type)
     if isinstance(value, Closure) and isinstance(change, Tuple) and is_tangent_update(value, change):
         return Closure(value.code, add_tangent_parts(cx, name, span, value.captures, change.items))
-    if isinstance(change, Tuple) and not change.items:
-        return value
     if isinstance(value, OpaqueTerm):
         raise DeferCheck
     result = elementwise(cx, name, span, [value, change])

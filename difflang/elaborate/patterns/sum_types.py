@@ -116,7 +116,9 @@ def option_index(builder: Builder, type: SumType, option: LangType) -> int:
     for i, other in enumerate(type.options):
         if join_options(builder.solver, other, option) == other:
             return i
-    raise InternalError(f"{option} is not {type}")
+    way = "keep a number or an enum in the items, and choose the function by `match`"
+    message = "these arrays of functions cannot be one: each holds one function for all its items"
+    raise make_error("DL0317", message, (builder.span, ""), help=way)
 
 
 def convert_tag(builder: Builder, term: SumTerm, type: SumType) -> Value:

@@ -165,3 +165,14 @@ def test_what_is_refused(name: str, given: Any, code: str, text: str) -> None:
 def test_a_list_is_not_mapped() -> None:
     with pytest.raises(difflang.ArgumentError, match="is mapped"):
         MODULE.total.vmap()([STACKED, STACKED])
+
+
+def test_a_list_of_records_that_hold_functions() -> None:
+    source = """record F { m: f64, f: (f64) -> f64 }
+fn applied(p: F[n], x: f64) -> f64 = sum(for q in p => q.f(x) * q.m)
+fn square(x: f64) -> f64 = x^2
+fn cube(x: f64) -> f64 = x^3
+"""
+    m = difflang.loads(source)
+    assert m.applied.interpret([m.F(1.0, m.square), m.F(2.0, m.square)], 2.0) == 12.0
+    assert m.applied.interpret([m.F(1.0, m.square), m.F(2.0, m.cube)], 2.0) == 20.0

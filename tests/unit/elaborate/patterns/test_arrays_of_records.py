@@ -210,3 +210,41 @@ def test_a_loop_over_layers_is_the_loop_over_their_fields(strategy: str) -> None
 def test_a_graph_does_not_grow_with_the_layers() -> None:
     source = LAYERS.replace("@STRATEGY\n", "")
     assert gradient(source, "by_items", 20).replace("20", "48") == gradient(source, "by_items", 48)
+
+
+NESTED = """
+enum L { A(k: f64), Off }
+record B { l: L, x: f64 }
+record Top[n] { bs: B[n], two: L[2, n], name: str }
+fn e(bs: B[n]) -> f64 = sum(for b in bs => match b.l { A(k) => k * b.x^2, Off => b.x })
+fn t(m: Top[n]) -> f64 = e(m.bs) + sum(for r in m.two => sum(for l in r => match l { A(k) => k^2, Off => 0.0 }))
+fn step(m: Top[n]) -> f64 = t(m - 0.1 * grad(t)(m))
+let bs = [B(l = A(2.0), x = 3.0), B(l = Off, x = 1.0)]
+let m = Top(bs = bs, two = [[A(1.0), Off], [Off, A(2.0)]], name = "m")
+"""
+
+
+def test_a_tangent_is_added_to_arrays_of_enums_in_records() -> None:
+    found = answer("bs - 0.1 * grad(e)(bs)", NESTED)
+    compare(found, answer("[B(l = A(2.0 - 0.9), x = 3.0 - 1.2), B(l = Off, x = 0.9)]", NESTED))
+    moved = answer("m + -0.5 * grad(t)(m)", NESTED)
+    two = "two = [[A(0.0), Off], [Off, A(0.0)]]"
+    compare(moved, answer(f'Top(bs = [B(l = A(-2.5), x = -3.0), B(l = Off, x = 0.5)], {two}, name = "m")', NESTED))
+
+
+def test_a_step_along_such_a_gradient_has_a_gradient() -> None:
+    """`step` moves along the gradient; its own derivative is by differences of the numbers of one item."""
+    source = (
+        NESTED + 'fn at(k: f64) -> f64 = step(Top(bs = [B(l = A(k), x = 3.0)], two = [[Off], [A(2.0)]], name = "m"))\n'
+    )
+    slope = answer("at'(2.0)", source)
+    compare(slope, answer("(at(2.0 + 1e-5) - at(2.0 - 1e-5)) / 2e-5", source), 1e-6)
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["a[1] = P(2.0, cos)", "a = concat(a, [P(2.0, cos)])", "a = where([true, false], a, [P(1.0, cos), P(1.0, cos)])"],
+)
+def test_arrays_of_different_functions_cannot_be_one(use: str) -> None:
+    source = f"record P {{ m: f64, f: (f64) -> f64 }}\nvar a = [P(1.0, sin), P(1.0, sin)]\n{use}\n"
+    assert codes(source) == [("DL0317", 3)]
