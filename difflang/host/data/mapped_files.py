@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difflang.base.source import Span
-from difflang.host.data.numpy_files import ALIGNMENT, ArrayInFile
+from difflang.host.data.numpy_files import ALIGNMENT, ArrayInFile, check_bools
 from difflang.types.type_errors import make_error
 
 
@@ -37,6 +37,7 @@ def map_array(found: ArrayInFile, path: Path) -> np.ndarray:
     if not size:
         return np.empty(found.shape, found.dtype)
     data = np.frombuffer(FileMapping(path, found.offset + size), np.uint8, size, found.offset)
+    check_bools(data, found.dtype)
     return data.view(found.dtype).reshape(found.shape)
 
 

@@ -49,9 +49,16 @@ class ArrayInFile(Struct, frozen=True, eq=False):
         with self.opened() as file:
             file.seek(self.offset)
             read_all(file, found, self.name)
+        check_bools(found, self.stored_dtype)
         found = found.view(self.stored_dtype)
         found = found.reshape(self.shape[::-1]).T if self.fortran_order else found.reshape(self.shape)
         return text_of(found) if self.is_text else native_byte_order(found)
+
+
+def check_bools(data: np.ndarray, dtype: np.dtype) -> None:
+    """Errors: ValueError for a bool whose byte is neither 0 nor 1: XLA computes with its byte."""
+    if dtype == np.bool_ and data.size and data.max() > 1:
+        raise ValueError(f"it holds a bool with the byte {data.max()}, which is neither 0 nor 1")
 
 
 def aligned_bytes(count: int) -> np.ndarray:

@@ -88,3 +88,10 @@ def test_what_cannot_be_mapped(tmp_path: Path, array: np.ndarray, said: str) -> 
 def test_an_empty_array(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones((0, 3), np.float32))
     assert run(tmp_path, 'let x: f32[n, 3] = open_npy("a.npy")\nprint(n, sum(x))') == "0 0.0"
+
+
+@pytest.mark.parametrize("call", ["open_npy", "read_npy"])
+def test_a_bool_that_is_none(tmp_path: Path, call: str) -> None:
+    np.save(tmp_path / "a.npy", np.array([2, 0], np.uint8).view(np.bool_))
+    with pytest.raises(DifflangError, match="neither 0 nor 1"):
+        run(tmp_path, f'let x: bool[n] = {call}("a.npy")\nprint(sum(i32(x)))')
