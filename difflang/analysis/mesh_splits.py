@@ -262,7 +262,8 @@ class MeshSplits:
         kept = {name for origin in origins for name in origin}
         gone = [name for name in along if along[name] and name not in kept]
         through = axes_gone_along(eqn)
-        if gone and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names]):
+        # An effect such as `print` has no results: it sees whole arrays.
+        if gone and eqn.results and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names]):
             for result, origin in zip(eqn.results, origins, strict=True):
                 split = self.fitting(tuple([along.get(name, ()) for name in origin]), result.type)
                 axes = [a for name in gone for a in along[name]]

@@ -21,7 +21,7 @@ from difflang.base.source import Source
 from difflang.base.source_files import read_source
 from difflang.driver.checked_program import check_program
 from difflang.driver.python_warnings import issue_warning
-from difflang.embed.mesh_program import Mesh, find_mesh
+from difflang.embed.mesh_program import Mesh, check_mesh
 from difflang.syntax import tree
 from difflang.tools.verify_rules import verify_rules
 from difflang.types.function_code import FnCode
@@ -175,7 +175,8 @@ def build_module(
     strict: bool = False,
     mesh: MeshLike = None,
 ) -> Module:
-    devices = find_mesh(mesh) if isinstance(mesh, Mapping) else mesh
+    with classify_errors():
+        devices = check_mesh(mesh)
     classes: list[RecordClasses] = []
 
     def bind(module: Declarations) -> None:

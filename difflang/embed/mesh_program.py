@@ -69,18 +69,34 @@ def find_mesh(axes: Mapping[str, int]) -> Mesh:
     return Mesh(places, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
 
 
+def check_mesh(given: object) -> Mesh | None:
+    """The mesh for sizes by axis, `{"data": 4}`, or for a mesh of JAX. Errors: DL1207 for anything else; DL0601."""
+    if given is None or isinstance(given, Mesh):
+        return given
+    if isinstance(given, Mapping):
+        sizes: Mapping[object, object] = given
+        named = {name: size for name, size in sizes.items() if isinstance(name, str) and type(size) is int and size > 0}
+        if len(named) == len(sizes):
+            return find_mesh(named)
+    way = 'write `mesh={"data": 4}`, or give a `jax.sharding.Mesh`'
+    raise DifflangError(Diagnostic("DL1207", f"`mesh` is no mesh of devices: {given!r:.80}", (), (way,)))
+
+
 def place_arguments(arrays: Sequence[Any], graph: Graph, mesh: Mesh) -> list[Array]:
     """The arguments on the mesh: those that are not there yet as their types declare, or whole on every device."""
-    there = set(mesh.devices.flat)
     with jax.enable_x64(True):
         return [
-            x if is_on(x, there) else jax.device_put(x, mesh_sharding(mesh, split))
+            x if is_on(x, mesh) else jax.device_put(x, mesh_sharding(mesh, split))
             for x, split in zip(arrays, splits_or_whole(graph), strict=True)
         ]
 
 
-def is_on(array: Any, devices: set[Any]) -> bool:
-    return isinstance(array, jax.Array) and array.committed and array.sharding.device_set == devices
+def is_on(array: Any, mesh: Mesh) -> bool:
+    """Whether an array was put on the devices of a mesh, and on no other mesh of them."""
+    if not isinstance(array, jax.Array) or not array.committed or array.sharding.device_set != set(mesh.devices.flat):
+        return False
+    other = getattr(array.sharding, "mesh", mesh)
+    return dict(other.shape) == dict(mesh.shape) and list(other.devices.flat) == list(mesh.devices.flat)
 
 
 def splits_or_whole(graph: Graph) -> list[Split]:

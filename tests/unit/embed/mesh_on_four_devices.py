@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import difflang
 from difflang.cli import main
@@ -106,6 +106,36 @@ def test_the_mesh_of_the_arrays() -> None:
     close(jax.jit(ONE.hidden)(put(NET["w"]), put(X)), ONE.hidden(NET["w"], X))
     inside = jax.shard_map(ONE.heat, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
     close(inside(put(Y)), ONE.heat(Y))
+
+
+def test_arrays_of_another_mesh_are_moved_to_that_of_the_program() -> None:
+    """Another mesh of the same devices does not stand in for it, in names of axes or order of devices."""
+    mesh = Mesh(np.array(jax.devices()[:4])[::-1].reshape(2, 2), ("data", "model"))
+    other = jax.make_mesh((4,), ("batch",), axis_types=(AxisType.Auto,))
+    m = difflang.loads(SOURCE, mesh=mesh)
+    with jax.enable_x64(True):
+        x = jax.device_put(SQUARE, NamedSharding(other, P("batch")))
+    found = m.turned(x)
+    assert spec(found) == P("model", "data") and found.sharding.mesh == mesh
+    close(found, ONE.turned(SQUARE))
+    close(m.gathered(x, SQUARE), ONE.gathered(SQUARE, SQUARE))
+
+
+def test_arrays_that_are_split_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    source = 'axes data\nfn show(x: f64[n @data]) -> f64 {\n  print(x)\n  print("as {x}")\n  sum(x * x)\n}\n'
+    printed: list[str] = []
+    for module in (difflang.loads(source), difflang.loads(source, mesh={"data": 4})):
+        close(module.show.grad()(Y[:4]), 2 * Y[:4])
+        printed.append(capfd.readouterr().out)
+    assert printed[0] == printed[1] != ""
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"data": -2}, {"data": 0}, {"data": 2.0}, {"data": True}, "data=4", 4, [("data", 4)], {1: 2}]
+)
+def test_what_is_no_mesh(wrong: Any) -> None:
+    with pytest.raises(difflang.DifflangError, match=r"DL1207.*`mesh` is no mesh of devices"):
+        difflang.loads(SOURCE, mesh=wrong)
 
 
 def test_a_size_that_the_mesh_does_not_divide() -> None:
