@@ -14,16 +14,14 @@ from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Term, leaves, type_of, with_leaves
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.arrays.reshard import ANY, Along, Split
+from difflang.ops.arrays.reshard import ANY, Along, Split, reshard
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.language_types import LangType, RecordType, TupleType, leaf_types
 from difflang.types.mesh_axis_errors import divides, undivided_error
 from difflang.types.module_scope import ModuleScope
 
-RESHARD = OPS["reshard"]
 Written = tree.TypeExpr
 Layout = tuple[Split, Written]  # a split and the type that declares it
 
@@ -80,7 +78,7 @@ def lay_out(cx: ElabContext, value: Value, layout: Layout | None, span: Span | N
     if cx.session.mesh:
         refuse_undivided(cx.session.mesh, value, splits, at)
     place, hints = span or at.span, (value.hint,)
-    return cx.builder.emit(RESHARD, (value,), span=place, hints=hints, splits=splits, source=splits)[0]
+    return cx.builder.emit(reshard, (value,), span=place, hints=hints, splits=splits, source=splits)[0]
 
 
 def refuse_undivided(mesh: Mapping[str, int], value: Value, splits: Split, at: Written) -> None:
