@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from difflang.analysis.axis_names import AxisNames, axis_name
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
@@ -66,6 +66,7 @@ class MeshSplits:
         self.mesh, self.strict = mesh, strict
         self.moves: list[PredictedCollective] = []
         self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
+        self.lanes: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
         self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
 
     def of_graph(self, graph: Graph, params: Sequence[Split]) -> list[Split]:
@@ -168,6 +169,9 @@ class MeshSplits:
         carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
         starts = {s: given[s.operand] for s in flow.slots if s.operand is not None}
         lanes = () if carries else next(filter(None, [lane(eqn, s, starts[s]) for s in starts]), ())
+        if lanes and runs_by_device(eqn):
+            self.lanes[eqn] = lanes
+            starts = {s: alone(eqn, s, split, lanes) for s, split in starts.items()}
         whole: set[tuple[RegionSlot, int]] = set()  # axes that are split in one way at first and in another later
         while True:
             gone = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
@@ -336,6 +340,33 @@ def steps_of(eqn: Eqn) -> int | None:
 def lane(eqn: Eqn, slot: RegionSlot, split: Split) -> Along:
     """Along what the instances of the regions are split, as far as one operand of them tells."""
     return split[0] if split and is_item(eqn, 0, slot) else ()
+
+
+def runs_by_device(eqn: Eqn) -> bool:
+    """Whether each device runs the instances that lie there by itself: each takes a number of steps of its own.
+
+    Side by side on all devices, a step would wait for every instance of the others.
+    """
+    graphs, _ = graphs_postorder(eqn.regions[0])
+    types = [v.type for v in (*eqn.operands, *eqn.results)]
+    return (
+        not any(g.effectful for g in graphs)
+        and all(isinstance(t, Tensor) for t in types)
+        and any(counts_own_steps(e) for g in graphs for e in g.eqns)
+    )
+
+
+def counts_own_steps(eqn: Eqn) -> bool:
+    """Whether an equation is a loop of unknown length."""
+    flow = eqn.op.region_dataflow(eqn) if eqn.op.region_dataflow is not None else None
+    carries = flow is not None and any(s.operand is not None and s.result is not None for s in flow.slots)
+    return flow is not None and flow.repeats and carries and steps_of(eqn) is None
+
+
+def alone(eqn: Eqn, slot: RegionSlot, split: Split, lanes: Along) -> Split:
+    """How devices that run instances by themselves take an operand: their items, and all else whole."""
+    first = lanes if is_item(eqn, 0, slot) else ()
+    return tuple([() if i else first for i in range(len(split))])
 
 
 def is_item(eqn: Eqn, region: int, slot: RegionSlot) -> bool:

@@ -97,7 +97,9 @@ class PinnedGraph:
         for slot, split in starts.items():
             if slot.result is not None and slot.operand is not None and split != self.env[old.operands[slot.operand]]:
                 operands[slot.operand] = self.pin(operands[slot.operand], split, old.span)
-        return Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, tuple(regions), eqn.span)
+        lanes = self.pins.splits.lanes.get(old)
+        attrs = eqn.attrs if lanes is None else {**eqn.attrs, "along": lanes}
+        return Eqn(eqn.op, tuple(operands), eqn.results, attrs, tuple(regions), eqn.span)
 
     def pin(self, value: Value, split: Split, span: Span) -> Value:
         """The value, split like this; as it is if that says nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -53,7 +54,9 @@ from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, 
 RebuildItems = Callable[[Sequence[JaxArray]], Sequence[LoweredValue]]
 
 
-def map_type(same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
+def map_type(
+    same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int, length: Dim, along: tuple[str, ...] = ()
+) -> tuple[Type, ...]:
     """map(*consts, *xs) {body} -> the body's results, stacked."""
     params, results = regions[0].type
     for x in types[consts:]:
@@ -63,8 +66,9 @@ def map_type(same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int,
 
 
 def map_reference(
-    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph], consts: int, length: Dim
-) -> list[ReferenceValue]:
+    evaluate: Evaluate, *arrays: ReferenceValue, regions: tuple[Graph], consts: int, length: Dim,
+    along: tuple[str, ...] = (),
+) -> list[ReferenceValue]:  # fmt: skip
     (body,) = regions
     assert isinstance(length, int)
     items = [p.type for p in body.params[consts:]]
@@ -85,14 +89,38 @@ def stack_items(items: list[ReferenceValue], type: Type) -> ReferenceValue:
 
 
 def map_lower(
-    lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph], consts: int, length: Dim
+    lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph], consts: int, length: Dim,
+    along: tuple[str, ...] = (),
+) -> Sequence[LoweredValue]:  # fmt: skip
+    """On each device of a mesh the instances that lie there, if they are split `along` axes of it."""
+    assert isinstance(length, int)
+    jax = lowering.jax
+    mesh = jax.sharding.get_abstract_mesh() if along else None
+    free = [] if mesh is None else [axis for axis in mesh.axis_names if axis not in mesh.manual_axes]
+    split = tuple([axis for axis in along if axis in free])
+    if not split:
+        return map_instances(lowering, arrays, regions[0], consts, length)
+    assert mesh is not None
+    here = length // prod([mesh.shape[axis] for axis in split])
+
+    def on_device(*local: LoweredValue) -> tuple[LoweredValue, ...]:
+        return tuple(map_instances(lowering, local, regions[0], consts, here))
+
+    spec = jax.sharding.PartitionSpec
+    whole, cut = spec(), spec(split)
+    given = tuple([whole if i < consts else cut for i in range(len(arrays))])
+    run = jax.shard_map(on_device, in_specs=given, out_specs=cut, axis_names=set(free), check_vma=False)
+    return list(run(*arrays))
+
+
+def map_instances(
+    lowering: RegionLowering, arrays: Sequence[LoweredValue], body: Graph, consts: int, length: int
 ) -> Sequence[LoweredValue]:
     """`jax.vmap`; or a loop, where instances print, or would compute more side by side.
 
     Histories do not cross it: their readers rerun the instance, see `history_value`.
     """
-    jax, (body,) = lowering.jax, regions
-    assert isinstance(length, int)
+    jax = lowering.jax
     fixed, xs = arrays[:consts], arrays[consts:]
     types = [stacked_type(r.type, length) for r in body.results]
     tensors, histories = split_histories(types)
@@ -304,6 +332,6 @@ map_ = OPS.declare(
         derivative=EquationRules(linearize=linearize, jvp=jvp, transpose=transpose),
         regions=RegionRules(map_to_dataflow, map_dataflow),
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
-        size `length`.""",
+        size `length`. On a mesh each device runs the instances that lie there, if they are split `along` its axes.""",
     )
 )

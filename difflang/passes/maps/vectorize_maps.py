@@ -13,6 +13,7 @@ from itertools import compress
 
 from msgspec import Struct
 
+from difflang.analysis.entry_splits import has_placements
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
@@ -32,9 +33,10 @@ Renaming = dict[Value, Value]
 def vectorize_maps(graph: Graph) -> Graph:
     """Move every equation that can be vectorized out of its map; inner maps first. Cost: linear in equations.
 
-    A branch whose condition differs by instance becomes both of its sides and a select.
+    A branch whose condition differs by instance becomes both of its sides and a select. If arrays are split over
+    devices, maps that hold a loop of unknown length stay whole: each device runs its instances.
     """
-    return MapVectorizer(selects=True).graph(graph)
+    return MapVectorizer(whole_only=has_placements(graph), selects=True).graph(graph)
 
 
 def vectorize_maps_keeping_branches(graph: Graph) -> Graph:

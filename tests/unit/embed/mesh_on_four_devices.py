@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,19 @@ fn heat(rod: f64[n @data]) -> f64 {
 }
 @memory(32 KiB)
 fn cooled(rod: f64[n @(data, model)]) -> f64 = heat(reshard(rod, @data))
+fn newton(a: f64, at: f64[2]) -> f64 {
+  assert a < 30.0, "no root of {a}"
+  var y = at[0]
+  while abs(y * y - a) > 1e-9 * at[1] { y = 0.5 * (y + a / y) }
+  y
+}
+fn each_root(a: f64[n @data], at: f64[2 @model]) -> f64[n @data] {
+  var t = a
+  for _ in 0..2 { t = [for x in t => 1.0 + newton(x, at)] }
+  t
+}
+fn all_roots(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(vmap(|x| newton(x, at))(a))
+fn pairs(a: f64[n @data, 2 @model]) -> f64 = sum([for x in a => newton(1.0 + x[0] * x[0], x + 2.0)])
 fn noise(n: dim) -> f64[n @data] = normal(n)
 """
 NET = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "v": np.linspace(1, 2, 4)}
@@ -55,7 +69,8 @@ X, Y = np.linspace(-2, 2, 24).reshape(8, 3), np.linspace(0, 1, 8)
 SQUARE = np.linspace(-1, 1, 16).reshape(4, 4)
 CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
-    "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "cooled": (Y,),
+    "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
+    "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "cooled": (Y,),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
@@ -74,6 +89,21 @@ def test_values_and_gradients_are_those_of_one_device(kind: str, name: str) -> N
     close(f.jvp()(*arguments, arguments[0])[1], g.jvp()(*arguments, arguments[0])[1])
     if np.ndim(g(*arguments)) == 0:
         close(f.grad()(*arguments), g.grad()(*arguments))
+
+
+def test_devices_run_instances_by_themselves() -> None:
+    """Each for as many steps as those that lie there take; what is sent is one number, whether a check failed."""
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    with jax.enable_x64(True):
+        a = jax.device_put(1.0 + Y, NamedSharding(mesh, P("data")))
+        text = jax.jit(ONE.all_roots.grad()).lower(a, np.ones(2)).compile().as_text()
+    assert text.count(" while(") >= 2
+    assert re.findall(r" (all-\w+|collective-\w+)\(", text) == ["all-reduce"]
+
+
+def test_a_check_in_an_instance_that_one_device_runs() -> None:
+    with pytest.raises(difflang.DifflangError, match="no root of 31"):
+        difflang.loads(SOURCE, mesh={"data": 4}).all_roots(np.array([1.0, 1, 1, 1, 31, 1, 1, 1]), np.ones(2))
 
 
 def spec(array: Any) -> PartitionSpec:
