@@ -17,7 +17,7 @@ from difflang.analysis.axis_names import AxisNames, axis_name
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
-from difflang.ir.op import Placement
+from difflang.ir.op import NeighbourExchange, Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.arrays.reshard import ANY, Along, Split
@@ -81,6 +81,8 @@ class MeshSplits:
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
         if isinstance(eqn.op.movement, Placement):
             return [self.placed(eqn, given[0], eqn.op.movement)]
+        if isinstance(eqn.op.movement, NeighbourExchange):
+            return [self.shifted(eqn, given[0], *eqn.op.movement.distance(**eqn.attrs))]
         plain = eqn.op.without_derivative
         if plain is not None:
             same = plain(eqn, False)
@@ -140,6 +142,18 @@ class MeshSplits:
             self.move("all-to-all", type, wanted, turned, eqn, "split another way")
         if lost:
             self.move("all-gather", type, wanted, lost, eqn, "made whole")
+
+    def shifted(self, eqn: Eqn, split: Split, axis: int, by: int) -> Split:
+        """An array whose elements move along an axis: neighbours send each other what crosses their borders."""
+        count, type = self.parts(split[axis]), eqn.operands[0].type
+        size = array_shape(type)[axis]
+        if count > 1 and isinstance(type, Tensor) and isinstance(size, int):
+            far, rest = divmod(by, size // count)
+            for distance, elements in ((far, size // count - rest), (far + 1, rest)):
+                if elements and 0 < abs(distance) < count:
+                    part = Tensor(type.dtype, (*type.shape[:axis], elements * count, *type.shape[axis + 1 :]))
+                    self.move("collective-permute", part, split, split[axis], eqn, "neighbours")
+        return split
 
     # ---- Equations with regions
 

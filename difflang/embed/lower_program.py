@@ -20,6 +20,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.arrays.reshard import Split
+from difflang.passes.windows.windows_to_shifts import windows_to_shifts
 
 Array = Any
 
@@ -133,7 +134,7 @@ def jit_finished_graph(
     """
     graph, checked = program.finished_graph, program.failure_index
     if params is not None:
-        graph = pin_splits(graph, params, mesh)
+        graph = pin_splits(windows_to_shifts(graph, params, mesh), params, mesh)
 
     def function(*arrays: Array) -> list[Array]:
         found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)

@@ -234,6 +234,15 @@ class Placement(Struct, frozen=True):
     declared: Callable[..., bool]
 
 
+class NeighbourExchange(Struct, frozen=True):
+    """An op that moves elements along one axis: (**attrs) -> the axis, and how far.
+
+    Devices over which that axis is split send each other what crosses their borders.
+    """
+
+    distance: Callable[..., tuple[int, int]]
+
+
 Trait = Literal[
     "elementwise",  # one result, of the operands' common shape
     "gather",  # reads the first operand at indices that the others give; an index out of range is harmless
@@ -282,7 +291,7 @@ class Op(Struct, frozen=True, eq=False):
     powers: Root | Factors | FactoredForm | None = None
     batch_rule: BatchRule | None = None
     regions: RegionRules | None = None  # of ops that have them
-    movement: Fill | AxisPermutation | Window | Placement | None = None
+    movement: Fill | AxisPermutation | Window | Placement | NeighbourExchange | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None
     cpu_lower_rule: LowerRule | None = None  # its lowering for XLA on the CPU, where that differs

@@ -9,6 +9,7 @@ from difflang.ops.arrays import (
     scatter_reductions,
     selected_elements,
     shape_manipulation,
+    shift,
     swap_item,
     threefry_random,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "scatter_reductions",
     "selected_elements",
     "shape_manipulation",
+    "shift",
     "solve_and_det",
     "swap_item",
     "threefry_random",

@@ -23,6 +23,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
+from difflang.passes.windows.windows_to_shifts import windows_to_shifts
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
 from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
@@ -130,6 +131,7 @@ def report_partition(
     request = EmitRequest("ir", entry, options.argument_specs, options.wrt, program_args=options.words)
     graph = finalize_graph(function_graph(checked, decl, request), pipeline=COMPILE_ON_MESH)
     splits = param_splits(graph, options)
+    graph = windows_to_shifts(graph, splits, options.mesh)
     found = MeshSplits(options.mesh)
     found.of_graph(graph, splits)
     program = compile_pinned(graph, splits, options.mesh) if options.compiled else None

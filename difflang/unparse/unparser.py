@@ -39,6 +39,7 @@ NOT_UNPARSED = {
     "unique_position": COMPILED_REASON,
     "with_derivative": COMPILED_REASON,
     "swap_window": COMPILED_REASON,
+    "shift": COMPILED_REASON,
     "swap_item": RECURSION_REASON,
     "random_bits": "the random bits of a draw cannot be written in the language",
     "print": "the output of `print` cannot be written into a derivative",

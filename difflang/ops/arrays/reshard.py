@@ -12,6 +12,7 @@ from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.graph import Value
 from difflang.ir.op import Placement, TypeSolver
 from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
+from difflang.ops.device_regions import mesh_here
 from difflang.ops.op_factories import OpExample, along_new_axis, linear_op
 
 Along = tuple[str, ...]  # the mesh axes that an axis of an array is split along, the outermost first
@@ -32,8 +33,7 @@ def reshard_transpose(ct: Value, x: Any, *, splits: Split, source: Split) -> Val
 
 
 def reshard_lower(jax: Jax, x: JaxArray, *, splits: Split, source: Split) -> JaxArray:
-    mesh = jax.sharding.get_abstract_mesh()
-    free = set(mesh.axis_names) - set(mesh.manual_axes)
+    mesh, free = mesh_here(jax)
     if not free:
         return x
     unconstrained = jax.sharding.PartitionSpec.UNCONSTRAINED

@@ -32,6 +32,7 @@ from difflang.ops.ad_interface import (
 )
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
 from difflang.ops.control.cond import cond
+from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec
 from difflang.ops.loop.checkpoint_store import int32_one, int32_zero, read_item, write_item
 from difflang.ops.loop.history_value import (
     HistoryOutput,
@@ -94,23 +95,18 @@ def map_lower(
 ) -> Sequence[LoweredValue]:  # fmt: skip
     """On each device of a mesh the instances that lie there, if they are split `along` axes of it."""
     assert isinstance(length, int)
-    jax = lowering.jax
-    mesh = jax.sharding.get_abstract_mesh() if along else None
-    free = [] if mesh is None else [axis for axis in mesh.axis_names if axis not in mesh.manual_axes]
+    mesh, free = mesh_here(lowering.jax)
     split = tuple([axis for axis in along if axis in free])
     if not split:
         return map_instances(lowering, arrays, regions[0], consts, length)
-    assert mesh is not None
     here = length // prod([mesh.shape[axis] for axis in split])
 
     def on_device(*local: LoweredValue) -> tuple[LoweredValue, ...]:
         return tuple(map_instances(lowering, local, regions[0], consts, here))
 
-    spec = jax.sharding.PartitionSpec
-    whole, cut = spec(), spec(split)
-    given = tuple([whole if i < consts else cut for i in range(len(arrays))])
-    run = jax.shard_map(on_device, in_specs=given, out_specs=cut, axis_names=set(free), check_vma=False)
-    return list(run(*arrays))
+    whole, cut = (partition_spec(lowering.jax, along, free) for along in ((), (split,)))
+    given = [whole if i < consts else cut for i in range(len(arrays))]
+    return list(on_each_device(lowering.jax, on_device, arrays, given, cut))
 
 
 def map_instances(

@@ -47,6 +47,15 @@ fn heat(rod: f64[n @data]) -> f64 {
   for _ in 0..5 { t[1..n - 1] += 0.2 * (t[2..] - 2.0 * t[1..n - 1] + t[..n - 2]) }
   sum(t * t)
 }
+fn sheet(t: f64[n @data, m @model]) -> f64 {
+  var u = t
+  for _ in 0..3 {
+    u[1..n - 1, 1..m - 1] += 0.1 * (u[2.., 1..m - 1] + u[..n - 2, 1..m - 1] - 4.0 * u[1..n - 1, 1..m - 1])
+    let p = pad(u, (1, 1), (1, 1), 0.5)
+    u = 0.3 * (p[2.., 1..m + 1] + p[1..n + 1, ..m]) + 0.2 * roll(u, 3)
+  }
+  sum(u * u)
+}
 @memory(32 KiB)
 fn cooled(rod: f64[n @(data, model)]) -> f64 = heat(reshard(rod, @data))
 fn newton(a: f64, at: f64[2]) -> f64 {
@@ -70,7 +79,7 @@ SQUARE = np.linspace(-1, 1, 16).reshape(4, 4)
 CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
     "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
-    "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "cooled": (Y,),
+    "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
@@ -96,7 +105,7 @@ def test_devices_run_instances_by_themselves() -> None:
     mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
     with jax.enable_x64(True):
         a = jax.device_put(1.0 + Y, NamedSharding(mesh, P("data")))
-        text = jax.jit(ONE.all_roots.grad()).lower(a, np.ones(2)).compile().as_text()
+        text: Any = jax.jit(ONE.all_roots.grad()).lower(a, np.ones(2)).compile().as_text()
     assert text.count(" while(") >= 2
     assert re.findall(r" (all-\w+|collective-\w+)\(", text) == ["all-reduce"]
 

@@ -1,0 +1,27 @@
+"""How ops run on each device of a mesh by itself, with what it has of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from difflang.ir.array_types import Jax
+
+
+def mesh_here(jax: Jax) -> tuple[Any, frozenset[str]]:
+    """The mesh that a program is lowered for, and its axes along which XLA splits arrays."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh, frozenset(mesh.axis_names) - frozenset(mesh.manual_axes)
+
+
+def partition_spec(jax: Jax, split: Sequence[tuple[str, ...]], free: frozenset[str]) -> Any:
+    """How an array is split, without axes that the mesh does not have."""
+    return jax.sharding.PartitionSpec(*[tuple([a for a in along if a in free]) or None for along in split])
+
+
+def on_each_device(
+    jax: Jax, run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], given: Sequence[Any], found: Any
+) -> tuple[Any, ...]:
+    """`run` on each device, with its part of each array as `given` splits it; the results are split as `found`."""
+    _, free = mesh_here(jax)
+    return jax.shard_map(run, in_specs=tuple(given), out_specs=found, axis_names=free, check_vma=False)(*arrays)

@@ -1,0 +1,1 @@
+"""Windows of arrays that are split over devices."""
