@@ -47,11 +47,6 @@ def region_operands(eqn: Eqn, k: int) -> list[tuple[Value, int]]:
     return [(eqn.operands[s.operand], at) for s in slots if s.operand is not None and (at := s.params[k]) is not None]
 
 
-def has_placements(graph: Graph) -> bool:
-    """Whether a graph or a region of it says how an array is split."""
-    return any(isinstance(e.op.movement, Placement) for g in graphs_postorder(graph)[0] for e in g.eqns)
-
-
 def check_placements(graph: Graph, mesh: Mapping[str, int]) -> None:
     """Errors: DL0603 for an axis that a graph splits along axes of a mesh that do not divide it."""
     for eqn in [e for g in graphs_postorder(graph)[0] for e in g.eqns]:

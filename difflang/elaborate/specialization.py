@@ -24,7 +24,12 @@ from difflang.elaborate.runtime_checks import absorb_failure
 from difflang.elaborate.scope import BlockScope
 from difflang.elaborate.statements.decorators import apply_decorators, contains_loop, warn_unused_checkpoint
 from difflang.elaborate.statements.desugar_jumps import desugar_function
-from difflang.elaborate.statements.printing import BOOL_SCALAR, no_failure_so_far, silence_if_suppressed
+from difflang.elaborate.statements.printing import (
+    BOOL_SCALAR,
+    no_failure_before_loops,
+    no_failure_so_far,
+    silence_if_suppressed,
+)
 from difflang.elaborate.terms import (
     Array,
     Closure,
@@ -285,7 +290,8 @@ def call_operands(
     if instance.random:
         operands.append(key or cx.draw_key(span))
     if instance.takes_ok_flag:
-        operands.append(no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR))
+        of = no_failure_so_far if "print" in instance.effects else no_failure_before_loops
+        operands.append(of(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR))
     cx.builder.span = span
     return tuple(map(cx.builder.capture, operands))
 

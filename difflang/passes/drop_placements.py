@@ -39,3 +39,8 @@ def rewrite_graph(graph: Graph, drops: Callable[[Eqn], bool], done: dict[Graph, 
             eqns.append(eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn)
     same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
     return graph if same else graph.with_eqns(eqns).replace_results(to)
+
+
+def has_placements(graph: Graph) -> bool:
+    """Whether a graph or a region of it says how an array is split."""
+    return any(isinstance(e.op.movement, Placement) for g in graphs_postorder(graph)[0] for e in g.eqns)

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from difflang.analysis.entry_splits import entry_splits
 from difflang.analysis.mesh_splits import MeshSplits, PredictedCollective, whole_split
 from difflang.analysis.pin_splits import pin_splits
+from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.error_codes import suggestion
@@ -23,7 +24,6 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
-from difflang.passes.windows.windows_to_shifts import windows_to_shifts
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
 from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
 from difflang.types.type_errors import make_error

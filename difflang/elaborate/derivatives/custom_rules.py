@@ -183,7 +183,8 @@ def elaborate_rule(
     if instance.instance.random:
         cx.root.key = cx.root.caller_key = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
-    ok_flag = [] if not instance.instance.takes_ok_flag or (before := no_failure_in_caller(cx)) is None else [before]
+    cx.root.is_function = instance.instance.takes_ok_flag  # a rule has the params of its function
+    ok_flag = [] if (before := no_failure_in_caller(cx)) is None else [before]
     cx.root.silence_depth += 1  # the primal prints; its derivative must not print again
     errors, fresh = session.errors, cx.failure_word.term
     value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, instance.instance.type)

@@ -21,7 +21,7 @@ from difflang.elaborate.dtype_resolution import resolve_dtypes
 from difflang.elaborate.elaborated_graphs import FunctionInstance, InvertibleFunction
 from difflang.elaborate.runtime_checks import no_failure_value
 from difflang.elaborate.specialization import call_operands, call_result, emit_call, function_context, instantiate
-from difflang.elaborate.statements.printing import BOOL_SCALAR, silence_if_suppressed
+from difflang.elaborate.statements.printing import no_failure_in_caller, silence_if_suppressed
 from difflang.elaborate.terms import (
     Closure,
     PoisonTerm,
@@ -116,7 +116,8 @@ def invertible_graphs(
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
-        ok_flag = [cx.builder.param(BOOL_SCALAR, "well")] if instance.takes_ok_flag else []
+        cx.root.is_function = instance.takes_ok_flag  # an inverse has the params of its function
+        ok_flag = [] if (before_call := no_failure_in_caller(cx)) is None else [before_call]
         params = {
             name: [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
             for name, type in types.items()

@@ -20,7 +20,12 @@ from difflang.elaborate.statements.decorators import apply_decorators, checkpoin
 from difflang.elaborate.statements.desugar_jumps import ForUntil
 from difflang.elaborate.statements.iterables import as_iterable
 from difflang.elaborate.statements.loop_iterable import INDEX_TYPE, LoopIterable
-from difflang.elaborate.statements.printing import no_failure_in, separate_failures, suppress_prints
+from difflang.elaborate.statements.printing import (
+    no_failure_for_loop,
+    no_failure_in,
+    separate_failures,
+    suppress_prints,
+)
 from difflang.elaborate.statements.regions import assigned_variables, close_regions, rebind_term
 from difflang.elaborate.statements.scatter_loops import loop_as_scatter, write_logs
 from difflang.elaborate.statements.write_logs import NotScatterable
@@ -200,7 +205,10 @@ def until_condition(cx: ElabContext, e: ForUntil, variables: list[LocalBinding])
 
 
 def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
-    """A `while` loop. It also ends at the first failure in its body, which may have invalidated the condition."""
+    """A `while` loop. It also ends at the first failure in its body, which may have invalidated the condition.
+
+    After a failure before it, it takes no step: its condition may hold for ever.
+    """
     for binding in assigned_variables(cx, e.condition)[:-1]:
         message = f"the condition of a loop assigns `{binding.name}`"
         raise cx.error(
@@ -222,6 +230,9 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
                 condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a condition")
             checked = cx.failure_word.term is not fresh
             go = and_no_failure(cx, condition, e.condition.span) if failing or checked else condition.value
+            begun_well = no_failure_for_loop(cx, cx.no_failure() if failing else outer, since, e.condition.span)
+            if begun_well is not None and cx.unifier.same(condition.tensor, Tensor(BOOL)):
+                go = cx.emit("logical_and", e.condition.span, go, begun_well)
             go = enforce_step_limit(cx, go, index, e.condition.span)
         finally:
             cx.keys.pop()

@@ -86,6 +86,11 @@ def no_failure_so_far(cx: ElabContext, span: Span) -> Value | None:
     return no_failure_in(cx, cx.failure, cx.ok_before, span)
 
 
+def no_failure_before_loops(cx: ElabContext, span: Span) -> Value | None:
+    """The flag for a function that prints nothing, but holds loops of unknown length."""
+    return no_failure_for_loop(cx, cx.failure, cx.ok_before, span)
+
+
 def no_failure_in(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Span) -> Value | None:
     """The flag for the failure `word` and for the failures before it."""
     here = None if cannot_have_failed(word) else no_failure_value(cx, word, span)
@@ -101,6 +106,16 @@ def no_failure_in_caller(cx: ElabContext) -> Value | None:
     if root.is_function and root.ok_flag is None:
         root.ok_flag = root.builder.param(BOOL_SCALAR, "well")
     return root.ok_flag
+
+
+def no_failure_for_loop(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Span) -> Value | None:
+    """The same flag for a loop that may never end after a failure.
+
+    Items of a map do not wait for each other: that an earlier one failed says nothing of this one.
+    """
+    if since is None:
+        return no_failure_in(cx, word, None, span)
+    return None if cannot_have_failed(word) else no_failure_value(cx, word, span)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from itertools import compress
 
 from msgspec import Struct
 
-from difflang.analysis.entry_splits import has_placements
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
@@ -24,6 +23,7 @@ from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
 from difflang.ops.loop.loop_op import loop
+from difflang.passes.drop_placements import has_placements
 from difflang.passes.inline import splice
 from difflang.passes.maps.batch_control_flow import BatchedBranch, BatchedGraph, BatchedLoop, batch_branch, batch_loop
 
