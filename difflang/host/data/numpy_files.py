@@ -42,17 +42,33 @@ class ArrayInFile(Struct, frozen=True, eq=False):
 
     def read(self) -> Any:
         """The array, or a str. Errors: ValueError, OSError, MemoryError, and the errors of `zipfile`."""
-        size = self.dtype.itemsize * prod(self.shape)
+        found = self.read_part(tuple([slice(None)] * len(self.shape)))
+        return text_of(found) if self.is_text else found
+
+    def read_part(self, index: tuple[slice, ...]) -> np.ndarray:
+        """A part of the array, read from where the file has the rows that it is in. Errors: those of `read`."""
+        rows = list(index)
+        shape, start = list(self.shape), 0
+        if rows:
+            slowest = -1 if self.fortran_order else 0
+            start, stop, _ = rows[slowest].indices(shape[slowest])
+            shape[slowest], rows[slowest] = stop - start, slice(None)
+            start *= prod(self.shape[:-1] if self.fortran_order else self.shape[1:])
+        found = self.read_elements(start, prod(shape))
+        found = found.reshape(shape[::-1]).T if self.fortran_order else found.reshape(shape)
+        return found if self.is_text else native_byte_order(found[(*rows, ...)])
+
+    def read_elements(self, start: int, count: int) -> np.ndarray:
+        """So many elements in the order of the file."""
+        size = self.dtype.itemsize * count
         if size > machine_memory():
             raise MemoryError(f"{self.name} takes {format_bytes(size)}, more than this machine has")
         found = aligned_bytes(size)
         with self.opened() as file:
-            file.seek(self.offset)
+            file.seek(self.offset + self.dtype.itemsize * start)
             read_all(file, found, self.name)
         check_bools(found, self.stored_dtype)
-        found = found.view(self.stored_dtype)
-        found = found.reshape(self.shape[::-1]).T if self.fortran_order else found.reshape(self.shape)
-        return text_of(found) if self.is_text else native_byte_order(found)
+        return found.view(self.stored_dtype)
 
 
 def check_bools(data: np.ndarray, dtype: np.dtype) -> None:

@@ -20,7 +20,7 @@ from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data import numpy_files
 from difflang.host.data.file_access import FileAccess
-from difflang.host.data.numpy_files import read_npy
+from difflang.host.data.numpy_files import NpzArchive, read_npy
 
 BOMB = 512 << 20  # bytes; a few hundred kilobytes in the file
 
@@ -156,3 +156,26 @@ def test_a_file_that_shrinks_before_its_data_is_read_is_told(tmp_path: Path) -> 
     os.truncate(path, 1000)
     with pytest.raises(ValueError, match="truncated: 7,128 bytes are missing"):
         found.read()
+
+
+@pytest.mark.parametrize("how", ["C", "F", ">"])
+def test_a_part_is_read_from_where_it_is(tmp_path: Path, how: str) -> None:
+    array = np.arange(120.0).reshape(6, 5, 4)
+    stored = np.asfortranarray(array) if how == "F" else array.astype(">f8") if how == ">" else array
+    np.save(tmp_path / "x.npy", stored)
+    np.savez_compressed(tmp_path / "x.npz", x=stored)
+    for found in (read_npy(tmp_path / "x.npy", NO_SPAN)[""], NpzArchive(tmp_path / "x.npz", NO_SPAN)["x"]):
+        for index in (np.s_[2:4, :, :], np.s_[:, 1:3, :], np.s_[0:1, :, 2:4], np.s_[0:0, :, :], np.s_[:, :, 3:4]):
+            part = found.read_part(index)
+            assert part.dtype == np.float64 and part.dtype.isnative
+            np.testing.assert_array_equal(part, array[index])
+
+
+def test_only_the_rows_of_a_part_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((4096, 512)))
+    found = read_npy(tmp_path / "x.npy", NO_SPAN)[""]
+    tracemalloc.start()
+    assert found.read_part(np.s_[128:256, :]).sum() == 128 * 512
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20  # of 16 MiB
