@@ -235,6 +235,7 @@ CODE_TITLES: dict[str, str] = {
     "DL1251": "a pass on a graph that cannot run or breaks its promise",
     "DL1260": "a placement that does not fit the program or its devices",
     "DL1261": "a process of the dataflow machine that failed",
+    "DL1262": "a process of a run on several that failed",
     "DL1270": "an op that cannot be declared",
     "DL1271": "a rule of an op that breaks its declaration",
     "DL1272": "an `extern op` that no module declares",

@@ -11,23 +11,28 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from difflang.base.crash_report import report_crash
 from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
 from difflang.base.private_cache import CacheWarning, unsafe_folder_text
+from difflang.base.process_group import this_member
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
 from difflang.cli.commands.dataflow import MachineRequest, open_machine, placed_machine
+from difflang.cli.commands.processes import ProcessRequest, joined, supervise
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     ENGINES,
     FILE,
     FULL_TRACEBACK_KEY,
+    MAX_DEVICES,
     PassName,
     ProgramCommand,
     Seconds,
@@ -36,6 +41,7 @@ from difflang.cli.options_and_reports import (
     argument_types_option,
     check_program_file,
     checking_options,
+    command_words,
     common_options,
     device_option,
     exit_on_error,
@@ -153,7 +159,22 @@ def main() -> None:
     callback=parse_amount,
     help="Memory of each device of the dataflow machine for what loops keep; more goes to files.",
 )
-@click.option("--processes", is_flag=True, help="Each device of the dataflow machine in a process of its own.")
+@click.option(
+    "--processes",
+    type=WholeNumber(1, MAX_DEVICES),
+    metavar="N",
+    help="Run in N processes here, each with a part of the mesh, or with one device of the dataflow machine.",
+)
+@click.option("--coordinator", metavar="HOST:PORT", help="Address of process 0 of a run on several machines.")
+@click.option("--process", metavar="I/N", help="Which process of that run this is: `0/2`, `1/2`.")
+@click.option(
+    "--start-timeout",
+    type=Seconds(MAX_TIMEOUT),
+    metavar="SECONDS",
+    default=60.0,
+    show_default=True,
+    help="How long the processes of a run may take to come.",
+)
 @click.option("--hosts", metavar="HOST:PORT,…", help="Workers for the devices from 1, started by `difflang worker`.")
 @click.option("--timeline", type=FILE, help="Write all runs of the dataflow machine as a trace for Chrome.")
 @device_option
@@ -189,7 +210,8 @@ def main() -> None:
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
     devices: int | None, place: str | None, parallel_iterations: int | None, swap_above: int,
-    processes: bool, hosts: str | None, timeline: Path | None, device: str | None, mesh: Mapping[str, int],
+    processes: int | None, coordinator: str | None, process: str | None, start_timeout: float,
+    hosts: str | None, timeline: Path | None, device: str | None, mesh: Mapping[str, int],
     seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
     max_steps: int | None, profile: bool, profile_out: Path | None, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
@@ -202,30 +224,41 @@ def run(
 
     if budget and engine != "xla":
         raise click.UsageError(f"--memory-budget works only on compiled programs: --engine {engine} keeps everything")
-    about = MachineRequest(devices, place, parallel_iterations, swap_above or None, processes, hosts, timeline)
+    about = MachineRequest(devices, place, parallel_iterations, swap_above or None, None, hosts, timeline)
     if engine != "dataflow" and about != MachineRequest():
         raise click.UsageError(
-            "--devices, --place, --parallel-iterations, --swap-above, --processes, --hosts and --timeline belong to "
+            "--devices, --place, --parallel-iterations, --swap-above, --hosts and --timeline belong to "
             "--engine dataflow"
         )
+    shared = ProcessRequest(processes, coordinator, process, start_timeout)
+    if engine == "dataflow":
+        about, shared = replace(about, processes=processes), replace(shared, processes=None)
     if engine == "dataflow" and device is not None:
         raise click.UsageError(
             f"--device {device} works only on compiled programs: --engine dataflow has devices of its own, --devices N"
         )
     if mesh and (device or profile or profile_out):
         raise click.UsageError("--mesh runs on all of its devices: not with --device, --profile or --profile-out")
+    if shared.given and engine != "xla":
+        raise click.UsageError(f"several processes share a mesh of compiled programs: not with --engine {engine}")
+    member = this_member()
     # The limit covers checking and compilation too, not only the run.
-    if timeout is not None:
+    if timeout is not None and member is None:
         exit_after(timeout)
-    with exit_on_error(usage=("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")):
+    usage = ("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")
+    if shared.given and member is None:
+        with exit_on_error(usage):
+            supervise(shared, prod(mesh.values()) if mesh else 0, command_words(), program)
+    with joined(member) as group, exit_on_error(usage):
         given = parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE")
         with (
             profile_run(profile and engine != "dataflow", profile_out) as clock,
             open_machine(about, profile=profile) if engine == "dataflow" else nullcontext() as machine,
         ):
             options = Engine(
-                engine, device, budget, check_nans=check_nans, profile=clock, machine=machine, mesh=tuple(mesh.items())
-            )
+                engine, device, budget, check_nans=check_nans, profile=clock, machine=machine, mesh=tuple(mesh.items()),
+                group=group,
+            )  # fmt: skip
             run_program(
                 RunRequest(program, words, *given), options, default_float, folders, allow, seed, max_steps or 0
             )

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from difflang.tools.verify_fixes import Recheck
 
 
+WORDS_KEY = "difflang.words"
+
+
 class ProgramCommand(click.Command):
     """A command for a program with arguments of its own: an unknown option may be meant as one of those."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)
+        given = ctx.meta[WORDS_KEY] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -41,6 +44,11 @@ class ProgramCommand(click.Command):
             takes_sizes = any(p.name == "argument_types" for p in self.params)
             size = " Set a size with `--arg n=3`." if takes_sizes and not near else ""
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
+
+
+def command_words() -> list[str]:
+    """The words of the current command for a program, as they were given."""
+    return click.get_current_context().meta[WORDS_KEY]
 
 
 def program_argument_usage(ctx: click.Context, words: Sequence[str], option: str) -> str:

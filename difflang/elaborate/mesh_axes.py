@@ -76,20 +76,20 @@ def lay_out(cx: ElabContext, value: Value, layout: Layout | None, span: Span | N
         return value
     splits, at = layout
     if cx.session.mesh:
-        refuse_undivided(cx.session.mesh, value, splits, at)
+        assert isinstance(value.type, Tensor)
+        refuse_undivided(cx.session.mesh, value.type, splits, at)
     place, hints = span or at.span, (value.hint,)
     return cx.builder.emit(reshard, (value,), span=place, hints=hints, splits=splits, source=splits)[0]
 
 
-def refuse_undivided(mesh: Mapping[str, int], value: Value, splits: Split, at: Written) -> None:
+def refuse_undivided(mesh: Mapping[str, int], type: Tensor, splits: Split, at: Written) -> None:
     """Errors: DL0603 for a size that is no multiple of the devices along the axes that split it."""
-    assert isinstance(value.type, Tensor)
     written = [axes for axes in at.splits if axes is not None] if isinstance(at, tree.TypeApply) else []
-    for size, along in zip(value.type.shape, splits, strict=True):
+    for size, along in zip(type.shape, splits, strict=True):
         count = prod([mesh.get(name, 1) for name in along])
         if not divides(count, size):
             span = next((axes.span for axes in written if axes.names == along), at.span)
-            raise undivided_error(value.type, size, count, along, span, at.span)
+            raise undivided_error(type, size, count, along, span, at.span)
 
 
 def declared_layouts(module: ModuleScope, written: Written, type: LangType) -> list[Layout | None]:

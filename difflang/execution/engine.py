@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from difflang.base.gc_pause import pause_gc
+from difflang.base.process_group import ALONE, ProcessGroup
 from difflang.execution.check_failures import ArrayProgram, with_check_number
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
 from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, INTERPRET, finalize_graph
+from difflang.ops.arrays.reshard import Split
 from difflang.passes.pipelines import Pipeline
 from difflang.plan.budget_search import memory_limit
 from difflang.plan.compile_within_limit import compile_within_limit
@@ -49,6 +51,7 @@ class Engine(Struct, frozen=True):
     on_limit: Callable[[int], object] | None = None
     machine: Machine | None = None
     mesh: tuple[tuple[str, int], ...] = ()  # each axis with its size
+    group: ProcessGroup = ALONE  # the processes that share it
 
     def program(
         self,
@@ -98,9 +101,9 @@ class Engine(Struct, frozen=True):
         self, ready: Graph, says: TextSink, *, guard: bool = False, sparing: bool = False
     ) -> Executable | MeshProgram | TimedProgram:
         if self.mesh:
-            from difflang.embed.mesh_program import MeshProgram, find_mesh
-
-            return MeshProgram(with_check_number(ready) if guard else ready, find_mesh(dict(self.mesh)), says)
+            meshes = import_mesh_program()
+            ready = with_check_number(ready) if guard else ready
+            return meshes.MeshProgram(ready, meshes.find_mesh(dict(self.mesh)), says)
         from difflang.runtime import compile, devices
 
         device = devices.find_device(self.device) if self.device is not None else None
@@ -109,6 +112,18 @@ class Engine(Struct, frozen=True):
             compile.compile_graph, device=device, on_print=says, deterministic=self.in_order, sparing=sparing
         )
         return make(ready) if self.profile is None else self.profile.timed(ready, make)
+
+    def put_parts(self, split: Split, shape: tuple[int, ...], part: Callable[[tuple[slice, ...]], Any]) -> Any:
+        """An array on the mesh; `part` gives the parts of it that are on devices of this process."""
+        meshes = import_mesh_program()
+        return meshes.put_parts(meshes.find_mesh(dict(self.mesh)), split, shape, part)
+
+
+def import_mesh_program() -> Any:
+    """The module that runs programs on a mesh; it imports JAX."""
+    from difflang.embed import mesh_program
+
+    return mesh_program
 
 
 def is_small_graph(graph: Graph) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +24,9 @@ from difflang.types.language_types import UNIT, LangType, TextType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
+if TYPE_CHECKING:
+    from difflang.execution.engine import Engine
+
 UNIT_VALUE = HostValue(UNIT, ())
 
 
@@ -35,6 +38,9 @@ class RunningProgram(Protocol):
     program_args: Mapping[str, str]
     pictures: list[Path]
     started: float
+
+    @property
+    def engine(self) -> Engine: ...
 
     def print_text(self, text: str) -> None: ...
 
@@ -162,4 +168,4 @@ def clock_type(_: HostBindings, given: BuiltinCall) -> LangType:
 def clock(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """Seconds since the program began, measured after all earlier computations have finished."""
     host.wait_for_results()
-    return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))
+    return HostValue(Tensor(F64), (np.float64(host.engine.group.agree(time.perf_counter() - host.started)),))

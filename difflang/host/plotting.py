@@ -96,10 +96,9 @@ def register_plot(
         def run(host: RunningProgram, given: BuiltinCall) -> HostValue:
             check_format(given)  # again: the name may be known only at run time
             file = given.text("file") or ""
-            path = host.access.resolve_output(file, given.span)
             arrays = [plottable_array(value.array) for value, _ in given.items]
-            write_output(path, render_plot(draw, given, arrays, path.suffix), file, given.span)
-            host.pictures.append(path)
+            picture = render_plot(draw, given, arrays, Path(file).suffix)
+            host.pictures.append(write_output(host.access, host.engine.group, picture, file, given.span))
             return UNIT_VALUE
 
         host_builtin(name, usage, check)(run)

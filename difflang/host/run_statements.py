@@ -93,7 +93,7 @@ class HostRunner(HostWalk):
 
     def fork_for_module(self, module: ModuleScope, access: FileAccess, number: int) -> HostRunner:
         """A runner for an imported module, which draws from a random stream of its own."""
-        engine = self.units.engine
+        engine = self.engine
         other = HostRunner(
             self.session, module, engine, access, 0, self.write, self.warn, self.program_args, self.hosts
         )
@@ -116,8 +116,12 @@ class HostRunner(HostWalk):
             self.statement(item)
 
     @property
+    def engine(self) -> Engine:
+        return self.units.engine
+
+    @property
     def profile(self) -> LineProfile | None:
-        return self.units.engine.profile
+        return self.engine.profile
 
     def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
         walk = super().do(stmt, last=last, expected=expected)

@@ -19,6 +19,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.driver.checked_program import CheckedProgram, check_block, find_function
+from difflang.elaborate.mesh_axes import declared_layouts, split_type_text
 from difflang.execution.engine import Engine
 from difflang.host import program_args
 from difflang.host.builtin_registry import HOST_BUILTINS
@@ -29,7 +30,7 @@ from difflang.host.data.read_values import ValueReader, read_contents, report_re
 from difflang.host.data.state_dict import array_type_text
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import format_value
-from difflang.ir.tensor_types import DTYPES
+from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.check_data import data_headers, has_generic_dtype
@@ -214,6 +215,8 @@ def declared_type_text(
         )
     if isinstance(found, TextType):
         return "str"
+    if isinstance(found, Tensor) and (layout := declared_layouts(module, written, found)[0]) is not None:
+        return split_type_text(found, layout[0])
     return written.span.text if isinstance(found, (VariantType, SumType)) else show_type(found)
 
 

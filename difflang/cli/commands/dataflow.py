@@ -30,7 +30,7 @@ class MachineRequest(Struct, frozen=True):
     place: str | None = None
     parallel_iterations: int | None = None
     swap_above: int | None = None
-    processes: bool = False
+    processes: int | None = None
     hosts: str | None = None
     timeline: Path | None = None
 
@@ -55,7 +55,9 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
     from difflang.dataflow.timeline import chrome_trace, without_values
     from difflang.dataflow.worker_handle import TOKEN_VARIABLE
 
-    devices, hosts = request.devices or 1, parse_hosts(request.hosts)
+    devices, hosts = request.devices or request.processes or 1, parse_hosts(request.hosts)
+    if request.processes not in (None, devices):
+        raise click.UsageError(f"each device has a process of its own: --processes {devices}, without --devices")
     if hosts and request.processes:
         raise click.UsageError("either --processes, on this machine, or --hosts, where workers are started already")
     if hosts and len(hosts) != devices - 1:
@@ -64,8 +66,8 @@ def open_machine(request: MachineRequest, *, profile: bool) -> Generator[Machine
         )
     if hosts and not os.environ.get(TOKEN_VARIABLE):
         raise click.UsageError(f"set {TOKEN_VARIABLE} to the token of the workers")
-    if devices == 1 and (request.processes or request.place is not None):
-        raise click.UsageError("--processes and --place need several devices: --devices N")
+    if devices == 1 and request.place is not None:
+        raise click.UsageError("--place needs several devices: --devices N")
     place = placement_by_name(request.place, devices)
     with Cluster(devices, hosts) if hosts or request.processes else nullcontext() as cluster:
         firings: list[Firing] = []

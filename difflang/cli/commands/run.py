@@ -60,16 +60,17 @@ def run_program(
     recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=dict(engine.mesh))
     exit_if_errors(checked, source, lambda text: recheck(text).diagnostics)
     # After checking, since the program declares its arguments.
+    write = click.echo if engine.group.number == 0 else discard
     if "--help" in request.words:
-        click.echo(program_args.usage_text(checked.module, file))
+        write(program_args.usage_text(checked.module, file))
         return
     given, words = cli_call.split_arguments(checked.module, entry, request.values, request.files)
     access, words = file_access(path, allow), [*request.words, *words]
     if entry is None:
-        run_program(checked, engine, access, seed, click.echo, print_diagnostics, words)
+        run_program(checked, engine, access, seed, write, print_diagnostics, words)
     else:
         cli_call.run_call(
-            checked, cli_call.CliCall(entry, given), engine, access, seed, click.echo, print_diagnostics, words
+            checked, cli_call.CliCall(entry, given), engine, access, seed, write, print_diagnostics, words
         )
     # A limit without effect is probably a mistake.
     if engine.budget and not limits:
@@ -79,6 +80,10 @@ def run_program(
             "the limit applies to `grad` and its relatives, not to `vjp` and `linearize`",
         )
         print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])
+
+
+def discard(_: str) -> None:
+    """All processes of a run print the same: the first one does."""
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from difflang.base.process_group import ProcessGroup
 from difflang.base.source import Span
 from difflang.base.source_files import os_error_reason, write_atomically
 from difflang.types.type_errors import make_error
@@ -68,9 +69,19 @@ class FileAccess(Struct, frozen=True):
         return path
 
 
-def write_output(path: Path, data: bytes, name: str, span: Span) -> None:
-    """Write a file atomically. Errors: DL0710, with the old file unchanged."""
-    try:
-        write_atomically(path, data)
-    except OSError as error:
-        raise make_error("DL0710", f"cannot write `{name}`: {os_error_reason(error)}", (span, "")) from None
+def write_output(access: FileAccess, group: ProcessGroup, data: bytes, name: str, span: Span) -> Path:
+    """Write a file atomically, in the first process of the program; its path.
+
+    Errors: DL0702; DL0710, with the old file unchanged.
+    """
+    path = access.allowed_path(name, span)
+
+    def write() -> None:
+        try:
+            write_atomically(access.resolve_output(name, span), data)
+        except OSError as error:
+            raise make_error("DL0710", f"cannot write `{name}`: {os_error_reason(error)}", (span, "")) from None
+
+    refused = make_error("DL0710", f"cannot write `{name}`: process 0 could not", (span, ""))
+    group.run_once(write, refused)
+    return path

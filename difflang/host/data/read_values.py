@@ -8,11 +8,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
+from difflang.elaborate.mesh_axes import Layout, declared_layouts, refuse_undivided
 from difflang.host.bindings import HostBindings
 from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
@@ -26,7 +29,7 @@ from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver, size_names
-from difflang.types.language_types import KeyType, LangType, SumType, TextType, VariantType, show_type
+from difflang.types.language_types import KeyType, LangType, SumType, TextType, VariantType, leaf_types, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error, undetermined_generic_error
 
@@ -89,9 +92,9 @@ def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], H
         path = host.access.resolve(name, given.span)
         with report_read_errors(name, given):
             holds = read_contents(path, name, format or file_format(name, given), type, given)
-            if given.function.name == "open_npy" and isinstance(holds[""], ArrayInFile):
-                holds = {"": map_array(holds[""], path)}
-            return ValueReader(given, name, type).value(host, holds, member)
+            found = ValueReader(given, name, type).value(host, holds, member)
+            whole = partial(map_array, path=path) if given.function.name == "open_npy" else ArrayInFile.read
+            return read_leaves(host, found, given.expected_type.annotation, whole)
 
     return read
 
@@ -134,8 +137,29 @@ def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, N
         raise make_error("DL0701", f"cannot read `{name}`: {why}", (given.span, "")) from None
 
 
+def read_leaves(
+    host: RunningProgram, found: HostValue, written: tree.TypeExpr, whole: Callable[[ArrayInFile], np.ndarray]
+) -> HostValue:
+    """A value with its arrays read: `whole`, or only the parts that a type puts on devices of this process.
+
+    Errors: DL0603, and those that `report_read_errors` converts.
+    """
+    mesh = dict(host.engine.mesh)
+
+    def read(array: np.ndarray | ArrayInFile, type: Tensor, layout: Layout | None) -> Any:
+        if layout is not None and any(name in mesh for along in layout[0] for name in along):
+            refuse_undivided(mesh, type, *layout)
+            part = array.read_part if isinstance(array, ArrayInFile) else array.__getitem__
+            return host.engine.put_parts(layout[0], array.shape, part)
+        return whole(array) if isinstance(array, ArrayInFile) else array
+
+    layouts = declared_layouts(host.module, written, found.type)
+    leaves = zip(found.leaves or (), leaf_types(found.type), layouts, strict=True)
+    return HostValue(found.type, tuple([read(*leaf) for leaf in leaves]))
+
+
 class ValueReader:
-    """Reads one value of a declared type from the contents of a file."""
+    """Finds one value of a declared type in the contents of a file; its arrays are read later."""
 
     def __init__(self, given: BuiltinCall, name: str, type: LangType, usage: str = "") -> None:
         assert given.expected_type is not None

@@ -121,11 +121,14 @@ class StateDictLoader(Struct, eq=False):
     known: str = ""  # what is known of the sizes in the declaration
 
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
-        """Errors: DL0704 to DL0706, naming the part that differs, in the file and in the program."""
+        """The value, its arrays as the file has them: an `ArrayInFile` is not read.
+
+        Errors: DL0704 to DL0706, naming the part that differs, in the file and in the program.
+        """
         type = self.select_variants(type, "")
         leaf_types = list(leaf_paths(type))
         self.check_keys([path for path, _ in leaf_types])
-        leaves: list[np.ndarray] = []
+        leaves: list[np.ndarray | ArrayInFile] = []
         types: list[LangType] = []
         for path, leaf in leaf_types:
             found = self.entries[path]
@@ -134,7 +137,7 @@ class StateDictLoader(Struct, eq=False):
                 continue
             tensor = KEY_DATA if isinstance(leaf, KeyType) else leaf
             self.check_array(path, tensor, found)
-            leaves.append(found.read() if isinstance(found, ArrayInFile) else found)
+            leaves.append(found)
             types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
         return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
 

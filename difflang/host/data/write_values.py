@@ -66,9 +66,8 @@ def make_writer(format: str | None) -> Callable[[RunningProgram, BuiltinCall], H
 
     def write_file(host: RunningProgram, given: BuiltinCall) -> HostValue:
         name = given.text(0) or ""
-        path = host.access.resolve_output(name, given.span)
         used = format or file_format(name, given)
-        write_output(path, encode_value(used, given), name, given.span)
+        write_output(host.access, host.engine.group, encode_value(used, given), name, given.span)
         return UNIT_VALUE
 
     return write_file

@@ -113,3 +113,8 @@ def without_check_messages(graph: Graph) -> Graph:
 def only_check_messages(graph: Graph) -> Graph:
     """The graph that explains a failed run: only the messages of checks."""
     return filter_prints(graph, lambda eqn: eqn.attrs["site"] != 0)
+
+
+def has_check_messages(graph: Graph) -> bool:
+    """Whether a graph prints the message of a check, as only one that explains a failure does."""
+    return only_check_messages(graph).effectful

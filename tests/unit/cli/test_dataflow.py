@@ -124,14 +124,17 @@ def test_stages_pictures_and_traces(folder: Path) -> None:
     ("words", "said"),
     [
         (("run", "f.dfl", "--devices", "2"), "belong to --engine dataflow"),
-        (("run", "f.dfl", "--engine", "dataflow", "--processes"), "need several devices"),
-        (("run", "f.dfl", "--engine", "dataflow", "--place", "auto"), "need several devices"),
+        (("run", "f.dfl", "--engine", "dataflow", "--place", "auto"), "needs several devices"),
+        (("run", "f.dfl", "--engine", "dataflow", "--devices", "3", "--processes", "2"), "--processes 3"),
         (("run", "f.dfl", "--engine", "dataflow", "--devices", "3", "--hosts", "a:1"), "names 1 worker for 2 devices"),
         (("run", "f.dfl", "--engine", "dataflow", "--devices", "2", "--hosts", "a"), "'a' is not HOST:PORT"),
         (("run", "f.dfl", "--engine", "dataflow", "--devices", "2", "--hosts", "a:1"), "set DIFFLANG_WORKER_TOKEN"),
         (("run", "f.dfl", "--engine", "dataflow", "--devices", "2", "--place", "none"), "DL0701"),
         (("run", "f.dfl", "--engine", "dataflow", "--devices", "3", "--hosts", "a:1, A:1"), "'A:1' is named twice"),
-        (("run", "f.dfl", "--engine", "dataflow", "--devices", "2", "--hosts", "a:1", "--processes"), "or --hosts"),
+        (
+            ("run", "f.dfl", "--engine", "dataflow", "--devices", "2", "--hosts", "a:1", "--processes", "2"),
+            "or --hosts",
+        ),
         (("run", "f.dfl", "--engine", "dataflow", "--device", "gpu"), "--device gpu works only on compiled programs"),
         (("worker", "--peer-timeout", "nan"), "nan is not a number of seconds"),
         (("run", "f.dfl", "--timeout", "nan"), "nan is not a number of seconds"),
@@ -159,7 +162,7 @@ def test_options_that_do_not_fit(
 def test_processes(folder: Path) -> None:
     wanted = call("run", "f.dfl", "--engine", "interpret").output
     options = "--engine", "dataflow", "--devices", "2", "--place", "place", "--profile"
-    alone, found = call("run", "f.dfl", *options).output, call("run", "f.dfl", *options, "--processes").output
+    alone, found = call("run", "f.dfl", *options).output, call("run", "f.dfl", *options, "--processes", "2").output
     assert found.startswith(wanted) and lines_of_profile(found) == lines_of_profile(alone)
 
 

@@ -14,6 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import difflang
 from difflang.cli import main
+from difflang.host.data.numpy_files import ArrayInFile
 
 P = PartitionSpec
 MESHES = {
@@ -208,3 +209,30 @@ print(shown(y, 9))
     assert "1 passed" in tested.output, tested.output
     refused = CliRunner().invoke(main, ["check", "--mesh", "data=16", str(file)])
     assert "DL0603" in refused.output
+
+
+def test_each_device_gets_its_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a field, of an array that is the argument of a call, and of one that is not declared to be split."""
+    counts: list[int] = []
+    read = ArrayInFile.read_elements
+    monkeypatch.setattr(
+        ArrayInFile, "read_elements", lambda self, start, count: counts.append(count) or read(self, start, count)
+    )
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "net.npz", w=NET["w"], v=NET["v"])
+    file = tmp_path / "read.dfl"
+    program = """
+let x: f64[n @data, d] = read_npy("x.npy")
+let again: f64[n @data, d] = open_npy("x.npy")
+let whole: f64[n, d] = read_npy("x.npy")
+let net: Net[d, h] = load("net.npz")
+print(sum(x - whole), sum(again - whole), "{loss(net, x, x[.., 0]):.6f}")
+"""
+    file.write_text(SOURCE + program)
+    one, many = [CliRunner().invoke(main, ["run", *words, str(file)]) for words in ([], ["--mesh", "data=2,model=2"])]
+    assert one.output == many.output and not one.exit_code, many.output
+    # Halves of `v`, halves of `x` twice, of `w` twice all rows for a half of its columns, and `x` whole.
+    assert sorted(counts[4:]) == [2] * 2 + [12] * 6 + [24]
+    words = "run", "--mesh", "data=4", f"{file}:hidden", "--set", "w=zeros(3, 4)", "--arg", f"x=@{tmp_path}/x.npy"
+    counts.clear()
+    assert not CliRunner().invoke(main, words).exit_code and counts == [6] * 4
