@@ -90,7 +90,7 @@ class DataError(_Rendered, OSError):
 
 
 class LimitError(_Rendered, RuntimeError):
-    """A limit exceeded: nesting, steps, memory, or a device that is not available."""
+    """A limit exceeded: nesting, steps, memory, or a device or a process that is not available."""
 
 
 class DifflangWarning(UserWarning):
@@ -129,6 +129,7 @@ CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL12": ArgumentError,
     "DL1203": ParseError,
     "DL1204": ParseError,
+    "DL1262": LimitError,
     "DL1274": OpLawError,
     "DL1240": ArtifactError,
     "DL1241": ArtifactError,

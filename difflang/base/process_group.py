@@ -9,6 +9,7 @@ import msgspec
 
 from difflang.base.diagnostics import DifflangError
 
+LOST_CODE = "DL1262"
 MEMBER_VARIABLE = "DIFFLANG_MEMBER"  # in a process that another one started as a member of a run
 
 

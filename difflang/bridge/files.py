@@ -60,12 +60,19 @@ def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
 
 def flatten_to_arrays(tree: Any) -> dict[str, Any]:
     """The leaves of a structure by path, as NumPy arrays and texts. Errors: DL1207."""
+    return {
+        name: leaf if isinstance(leaf, str) else leaf_array(name, leaf) for name, leaf in leaves_by_path(tree).items()
+    }
+
+
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+    """Errors: DL1207 for two leaves with the same path."""
     found: dict[str, Any] = {}
     for name, leaf in named_leaves(tree):
         if name in found:
             message = f"two leaves have the path `{name}`"
             raise make_error("DL1207", message, help="a name with a dot in it looks like a path: rename it")
-        found[name] = leaf if isinstance(leaf, str) else leaf_array(name, leaf)
+        found[name] = leaf
     return found
 
 
@@ -82,13 +89,13 @@ def leaf_array(name: str, leaf: Any) -> np.ndarray:
 
 def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> Any:
     """The structure of `like` with the stored leaves. Errors: DL0701."""
-    expected = flatten_to_arrays(like)
+    expected = leaves_by_path(like)
     others = [name for name in stored if name not in expected]
     # A checkpoint with further entries belongs to another structure.
     if exact and others:
         way = f"expected: {', '.join(expected)}"
         raise read_error(file, f"it also has `{others[0]}`, which is not expected", way)
-    leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
+    leaves = [read_leaf(file, stored, name, leaf) for name, leaf in expected.items()]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 

@@ -20,7 +20,6 @@ from typing import Any, cast
 import jax
 import numpy as np
 import optax
-from jax.experimental.multihost_utils import broadcast_one_to_all
 
 from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -32,6 +31,7 @@ from difflang.bridge.nested import is_differentiable, named_leaves
 from difflang.bridge.orbax import Checkpoints
 from difflang.host.progress_bar import with_progress
 from difflang.runtime import pytrees
+from difflang.runtime.joined_processes import current_group, lost_process_error
 from difflang.types.type_errors import make_error
 
 Loss = Callable[..., Any]
@@ -182,13 +182,14 @@ def fit(
     passed to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it
     had not been interrupted, its arrays split over devices as those of `params` are. The checkpoint is a `.npz` or
     `.safetensors` file, or a folder in which orbax keeps the last three; see `orbax`. In several processes all must
-    call this; the first one writes.
+    call this: process 0 writes the file, and with orbax each its parts. If one of them is gone, the others end with an
+    error within JAX's `heartbeat_timeout_seconds`, or JAX ends them.
 
     Errors: NonFiniteError if the loss or a gradient is not finite, naming the step and the parameter; or the error of
     the check that failed in the loss. ArgumentError if there is no batch, and for invalid arguments; DataError for the
-    checkpoint of another training.
+    checkpoint of another training; LimitError if another process is gone.
     """
-    with classify_errors():
+    with classify_errors(), lost_process_error("start all again: with a `checkpoint` the training goes on from there"):
         check_kind(every, int, "`every`", "pass 1 or more")
         if every < 1:
             raise make_error("DL1207", f"`every` is {every}, but it must be at least 1", help="pass 1 or more")
@@ -244,18 +245,9 @@ class CheckpointFile:
 
     def save(self, step: int, state: TrainState) -> None:
         """Write the state: the first process does, once all have given their parts, and the others wait for it."""
-        if jax.process_count() == 1:
-            files.save(self.path, state)
-            return
-        whole, failure = pytrees.to_host(state), None
-        if jax.process_index() == 0:
-            try:
-                files.save(self.path, whole)
-            except DifflangError as error:  # once the others know
-                failure = error
-        written = bool(broadcast_one_to_all(np.bool_(failure is None)))
-        if not written:
-            raise failure or write_error(str(self.path), OSError(EIO, "the first process could not"))
+        whole = pytrees.to_host(state)
+        refused = write_error(str(self.path), OSError(EIO, "process 0 could not"))
+        current_group().run_once(lambda: files.save(self.path, whole), refused)
 
     def load(self, like: TrainState) -> TrainState:
         return files.load(self.path, like, whole=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from threading import Timer
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from jax.experimental.multihost_utils import broadcast_one_to_all
 from msgspec import json
 
-from difflang.base.diagnostics import DifflangError
-from difflang.base.process_group import Member, ProcessGroup
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.process_group import ALONE, LOST_CODE, Member, ProcessGroup
 
 HEARTBEAT_SECONDS = 20  # silence after which JAX gives a process up
 SHUTDOWN_SECONDS = 120  # how long the last process of a run that succeeded may take for what it still prints
@@ -37,6 +38,11 @@ class JoinedProcesses(ProcessGroup):
                 failure = error
         if not bool(broadcast_one_to_all(np.bool_(failure is None))):
             raise failure or refused
+
+
+def current_group() -> ProcessGroup:
+    """The processes that have joined, or this one alone."""
+    return JoinedProcesses() if jax.process_count() > 1 else ALONE
 
 
 def join(member: Member, give_up: Callable[[], None]) -> JoinedProcesses:
@@ -67,3 +73,17 @@ def is_lost(error: BaseException) -> bool:
     """Whether an error of XLA says that another process is gone."""
     words = ("gloo", "nccl", "coordination", "unavailable:", "deadline_exceeded:", "connection closed by peer")
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+
+
+@contextmanager
+def lost_process_error(way: str) -> Generator[None]:
+    """Convert what XLA raises if another process is gone. Errors: DL1262."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, DifflangError) or not is_lost(error):
+            raise
+        message = (
+            f"process {jax.process_index()} of {jax.process_count()} lost the others: {str(error).splitlines()[0]}"
+        )
+        raise DifflangError(Diagnostic(LOST_CODE, message, helps=(way,))) from error

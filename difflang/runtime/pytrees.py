@@ -188,7 +188,8 @@ def place_like(tree: Any, like: Any) -> Any:
     def place(x: Any, like: Any) -> Any:
         if not (isinstance(like, jax.Array) and like.committed and isinstance(x, np.ndarray)):
             return x
-        return jax.make_array_from_callback(x.shape, like.sharding, lambda index: x[index])
+        with jax.enable_x64(True):
+            return jax.make_array_from_callback(x.shape, like.sharding, lambda index: x[index])
 
     return jax.tree_util.tree_map(place, tree, like)
 

@@ -25,7 +25,7 @@ import click
 from msgspec import Struct, json
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.process_group import ALONE, MEMBER_VARIABLE, Member, ProcessGroup
+from difflang.base.process_group import ALONE, LOST_CODE, MEMBER_VARIABLE, Member, ProcessGroup
 from difflang.base.process_termination import (
     INTERRUPTED,
     ProcessStopped,
@@ -43,7 +43,6 @@ GRACE_SECONDS = 2.0  # what fails in one process fails in the others within this
 END_SECONDS = 1.0  # how long a process may take to end that is told to
 LOST = 75  # the exit status of a member that lost the others
 ABORTED = "the JAX distributed service detected fatal errors"  # what JAX says before it ends a process that did
-FAILURE_CODE = "DL1262"
 
 
 class ProcessRequest(Struct, frozen=True):
@@ -241,7 +240,7 @@ def explain_end(started: Sequence[MemberProcess]) -> DifflangError:
 
 
 def failure(message: str, *ways: str) -> DifflangError:
-    return DifflangError(Diagnostic(FAILURE_CODE, message, helps=ways))
+    return DifflangError(Diagnostic(LOST_CODE, message, helps=ways))
 
 
 def end_all(started: Sequence[MemberProcess]) -> None:

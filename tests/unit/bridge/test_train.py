@@ -270,3 +270,13 @@ def test_an_empty_batch_is_no_number(m: Any) -> None:
     line = difflang.loads("fn line(w: f32, x: f32[n]) -> f32 = mean((w * x)^2)").line
     with pytest.raises(difflang.NonFiniteError, match="the loss is nan in step 1"):
         train.fit(line, np.float32(1), [np.zeros(0, np.float32)], optax.sgd(0.1))
+
+
+def test_a_process_that_is_gone_is_said_so(m: Any) -> None:
+    def batches(step: int) -> Any:
+        raise RuntimeError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer" if step else "Glue")
+
+    with pytest.raises(difflang.LimitError, match=r"(?s)DL1262.*process 0 of 1 lost the others.*`checkpoint`"):
+        train.fit(m.bowl, wide(m), lambda k: batches(k) if k else (np.float64(0.5),), optax.sgd(0.1), steps=3)
+    with pytest.raises(RuntimeError, match="Glue"):
+        train.fit(m.bowl, wide(m), batches, optax.sgd(0.1), steps=3)

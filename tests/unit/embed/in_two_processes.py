@@ -9,10 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import difflang
+from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.bridge import train
+from difflang.runtime import pytrees
+from difflang.runtime.joined_processes import current_group
 
 ADDRESS, NUMBER, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 X = np.linspace(-1, 1, 16, dtype=np.float32)
@@ -55,7 +59,34 @@ def trainings_go_on() -> None:
             np.testing.assert_array_equal(here.data, there.data)
 
 
+def files_are_written_once() -> None:
+    """Process 0 writes, and where it fails all fail; both have its clock."""
+    group, done = current_group(), list[int]()
+    refused, failure = DifflangError(Diagnostic("DL0710", "refused")), DifflangError(Diagnostic("DL0710", "failed"))
+    group.run_once(lambda: done.append(1), refused)
+    assert (group.number, group.count, len(done)) == (NUMBER, 2, 1 - NUMBER)
+
+    def fail() -> None:
+        raise failure
+
+    with pytest.raises(DifflangError) as raised:
+        group.run_once(fail, refused)
+    assert raised.value is (refused if NUMBER else failure)
+    assert group.agree(1 / 3 + NUMBER) == 1 / 3
+
+
+def draws_are_those_of_one_device() -> None:
+    """Bit for bit."""
+    draw = difflang.loads("fn draw(x: f32[n]) -> (f32[n], f32[n]) = (x + normal(n), uniform(n))").draw
+    key = np.array([1, 2], np.uint32)
+    alone, found = draw(X, key=key), draw(put(X, "data"), key=key)
+    for one, other in zip(alone, found, strict=True):
+        np.testing.assert_array_equal(one, pytrees.host_array(other))
+
+
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(ADDRESS, num_processes=2, process_id=NUMBER)
 failures_have_their_details()
+files_are_written_once()
+draws_are_those_of_one_device()
 trainings_go_on()

@@ -14,6 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import difflang
 from difflang import ArgumentError
 from difflang.bridge import train
+from difflang.bridge.orbax import Checkpoints
 from difflang.execution.engine import Engine
 from support.language import ran
 
@@ -258,3 +259,24 @@ def test_a_resumed_training_has_its_parameters_where_they_were(mesh: Any, tmp_pa
         return jax.block_until_ready(found.params)
 
     assert fit(2).sharding.spec == fit(4).sharding.spec == fit(4).sharding.spec == P("data")
+
+
+def test_a_state_is_read_as_the_new_one_is_split(tmp_path: Path) -> None:
+    """Whatever devices it was written from; orbax writes and reads its parts."""
+
+    def state(count: int, *spec: str) -> dict[str, Any]:
+        mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=jax.devices()[:count])
+        with jax.enable_x64(True):
+            return {"w": jax.device_put(np.arange(8.0) / 3, NamedSharding(mesh, P(*spec))), "n": np.int32(3)}
+
+    states = Checkpoints(tmp_path / "states")
+    states.save(1, state(4, "data"))
+    for count, spec in ((4, ("data",)), (2, ("data",)), (2, ()), (1, ())):
+        like = state(count, *spec)
+        found = states.load(like)
+        assert not spec or found["w"].sharding == like["w"].sharding
+        np.testing.assert_array_equal(found["w"], np.arange(8.0) / 3, strict=False)
+        assert found["w"].dtype == np.float64 and found["n"] == 3
+    with pytest.raises(difflang.DataError, match=r"expected f32\[8\] for `w`, found f64\[8\]"):
+        states.load({"w": state(4, "data")["w"].astype(np.float32), "n": np.int32(3)})
+    states.close()
