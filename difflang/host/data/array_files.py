@@ -6,7 +6,6 @@ Formats that could run code, such as pickle, are neither read nor written.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from difflang.base.source import Span
 from difflang.host.data.csv_tables import csv_text
 from difflang.host.data.numpy_files import NpzArchive, read_npy
+from difflang.host.data.safetensors_files import COMPLEX_PREFIX, TEXT_PREFIX, read_safetensors
 from difflang.host.optional_packages import import_optional
 from difflang.types.type_errors import make_error
 
@@ -24,10 +24,6 @@ StoredArrays = Mapping[str, Any]
 
 FORMAT_OF_SUFFIX = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
 UNNAMED = "value"  # the name of a single value in an archive
-# Safetensors has no c128 and no texts. Complex arrays are stored as pairs of f64, texts in the metadata; these prefixes
-# mark their paths there.
-COMPLEX_PREFIX = "complex:"
-TEXT_PREFIX = "text:"
 
 
 def npz_bytes(stored: StoredArrays, span: Span) -> bytes:
@@ -45,40 +41,6 @@ def npy_bytes(stored: StoredArrays, _: Span) -> bytes:
     file = io.BytesIO()
     np.save(file, stored[""], allow_pickle=False)
     return file.getvalue()
-
-
-def read_safetensors(path: Path, span: Span) -> StoredArrays:
-    library: Any = import_optional("safetensors", span)
-    data = path.read_bytes()
-    try:
-        found = library.deserialize(data)
-    except library.SafetensorError as error:
-        raise ValueError(str(error)) from None
-    notes: dict[str, str] = safetensors_header(data).get("__metadata__", {})
-    stored: dict[str, Any] = {
-        n.removeprefix(TEXT_PREFIX): text for n, text in notes.items() if n.startswith(TEXT_PREFIX)
-    }
-    for name, view in found:
-        if view["dtype"] not in SAFETENSORS_DTYPES:
-            raise ValueError(f"`{name}` is {view['dtype']}, which the language does not support")
-        array = np.frombuffer(view["data"], np.dtype(SAFETENSORS_DTYPES[view["dtype"]])).reshape(view["shape"])
-        is_complex = COMPLEX_PREFIX + name in notes
-        if is_complex and (view["dtype"] != "F64" or array.shape[-1:] != (2,)):
-            raise ValueError(f"`{name}` is marked as c128, but is not stored as pairs of f64")
-        stored[name] = array.view(np.complex128)[..., 0] if is_complex else array
-    return stored
-
-
-SAFETENSORS_DTYPES = {
-    "BOOL": "bool", "BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64", "C64": "complex64",
-    **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
-}  # fmt: skip
-
-
-def safetensors_header(data: bytes) -> dict[str, Any]:
-    """The header of a safetensors file that the library has validated."""
-    length = int.from_bytes(data[:8], "little")
-    return json.loads(data[8 : 8 + length])
 
 
 def safetensors_bytes(stored: StoredArrays, span: Span) -> bytes:

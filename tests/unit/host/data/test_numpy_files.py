@@ -14,13 +14,14 @@ import pytest
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import NO_SPAN, Source
-from difflang.bridge.files import load
+from difflang.bridge.files import load, save
 from difflang.driver.checked_program import check_program
 from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
 from difflang.host.data import numpy_files
 from difflang.host.data.file_access import FileAccess
 from difflang.host.data.numpy_files import NpzArchive, read_npy
+from difflang.host.data.safetensors_files import read_safetensors
 
 BOMB = 512 << 20  # bytes; a few hundred kilobytes in the file
 
@@ -164,7 +165,11 @@ def test_a_part_is_read_from_where_it_is(tmp_path: Path, how: str) -> None:
     stored = np.asfortranarray(array) if how == "F" else array.astype(">f8") if how == ">" else array
     np.save(tmp_path / "x.npy", stored)
     np.savez_compressed(tmp_path / "x.npz", x=stored)
-    for found in (read_npy(tmp_path / "x.npy", NO_SPAN)[""], NpzArchive(tmp_path / "x.npz", NO_SPAN)["x"]):
+    files = [read_npy(tmp_path / "x.npy", NO_SPAN)[""], NpzArchive(tmp_path / "x.npz", NO_SPAN)["x"]]
+    if how == "C":
+        save(tmp_path / "x.safetensors", {"x": array, "after": np.ones(3)})
+        files.append(read_safetensors(tmp_path / "x.safetensors", NO_SPAN)["x"])
+    for found in files:
         for index in (np.s_[2:4, :, :], np.s_[:, 1:3, :], np.s_[0:1, :, 2:4], np.s_[0:0, :, :], np.s_[:, :, 3:4]):
             part = found.read_part(index)
             assert part.dtype == np.float64 and part.dtype.isnative
