@@ -25,7 +25,7 @@ from difflang.base.private_cache import CacheWarning, unsafe_folder_text
 from difflang.base.process_group import this_member
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
 from difflang.cli.commands.dataflow import MachineRequest, open_machine, placed_machine
-from difflang.cli.commands.processes import ProcessRequest, joined, supervise
+from difflang.cli.commands.processes import ProcessRequest, joined
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
@@ -247,6 +247,8 @@ def run(
         exit_after(timeout)
     usage = ("DL0201", "DL0601", "DL1207", "DL1210", "DL1220")
     if shared.given and member is None:
+        from difflang.cli.supervisor import supervise
+
         with exit_on_error(usage):
             supervise(shared, prod(mesh.values()) if mesh else 0, command_words(), program)
     with joined(member) as group, exit_on_error(usage):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from difflang.cli.commands.processes import free_port
+from difflang.cli.supervisor import free_port
 from support import train_in_a_process
 from support.nightly import by_day
 

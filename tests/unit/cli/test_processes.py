@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.cli.commands.processes import free_port
+from difflang.cli.supervisor import free_port
 
 pytestmark = pytest.mark.slow
 MESH = "--mesh", "data=4"
@@ -152,6 +153,15 @@ def test_the_end_of_a_run_is_the_end_of_its_processes(folder: Path, how: signal.
         while not all(map(gone, started)):
             assert time.monotonic() < end
             time.sleep(0.1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("example", ["fit_curve", "logistic", "springs"])
+def test_an_example(tmp_path: Path, example: str) -> None:
+    """That says nothing of devices: each has everything."""
+    shutil.copytree(DOCS.parents[1] / "examples", tmp_path, dirs_exist_ok=True)
+    alone, both = run(tmp_path, f"{example}.dfl"), run(tmp_path, f"{example}.dfl", "--processes", "2", *MESH)
+    assert (both.stdout, both.stderr, both.returncode) == (alone.stdout, alone.stderr, 0)
 
 
 @pytest.mark.nightly
