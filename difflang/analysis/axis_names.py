@@ -86,6 +86,12 @@ class AxisNames(StrictTypeSolver):
             if i != except_axis:
                 self.size(m, n)
 
+    def window(self, size: Dim, whole: Dim) -> None:
+        """A window as long as the axis is the axis."""
+        a, b = single_name(size), single_name(whole)
+        if a and b and self.numbers[a] == self.numbers[b]:
+            self.unite(b, a)
+
     def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
         """Equal sizes; of equal products, the outermost axis of each group that has as many elements on both sides."""
         lefts, rights = factor_names(a), factor_names(b)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.analysis.entry_splits import declared_by
+from difflang.analysis.index_positions import note_index_positions
 from difflang.analysis.mesh_splits import MeshSplits, array_shape, quoted, whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
@@ -22,7 +23,7 @@ def check_splits(eqns: Sequence[Eqn]) -> None:
     """Errors: DL0604 or DL0605 where a function's equations take together what is split in different ways."""
     made = {r for eqn in eqns for r in eqn.results}
     free = tuple(dict.fromkeys([v for eqn in eqns for v in eqn.operands if v not in made]))
-    graph = Graph(free, tuple(eqns), ())
+    graph = note_index_positions(Graph(free, tuple(eqns), ()))
     if any(isinstance(e.op.movement, Placement) for e in eqns) and all(map(has_sizes, graphs_postorder(graph)[0])):
         declared: dict[Value, Split] = {}
         for value, split in [pair for eqn in eqns for pair in declared_by(eqn)]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.analysis.axis_names import AxisNames, axis_name
+from difflang.analysis.index_positions import note_index_positions
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
@@ -51,7 +52,7 @@ def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]
     Errors: DL0604 if a result would be split along one mesh axis twice, DL0605 if two axes that an equation takes
     together are split differently.
     """
-    return MeshSplits(mesh, strict=True).of_graph(graph, params)
+    return MeshSplits(mesh, strict=True).of_graph(note_index_positions(graph), params)
 
 
 class MeshSplits:
@@ -284,8 +285,8 @@ class MeshSplits:
         if gone and eqn.results and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names]):
             for result, origin in zip(eqn.results, origins, strict=True):
                 split = self.fitting(tuple([along.get(name, ()) for name in origin]), result.type)
-                axes = [a for name in gone for a in along[name]]
-                self.move("all-reduce", result.type, split, axes, eqn, "summed")
+                for name in gone:
+                    self.combine(eqn, result.type, split, along[name])
             return
         for k, mine in enumerate(names):
             before = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
@@ -294,6 +295,19 @@ class MeshSplits:
             self.resplit(eqn, eqn.operands[k].type, before, after)
         for name in gone:
             along[name] = ()
+
+    def combine(self, eqn: Eqn, type: Type, split: Split, along: Along) -> None:
+        """Note how devices bring together what each has found in its part of one axis."""
+        first = eqn.operands[0].type
+        if eqn.op.partials is None or not isinstance(type, Tensor) or not isinstance(first, Tensor):
+            self.move("all-reduce", type, split, along, eqn, "summed")
+            return
+        for each in eqn.op.partials(first, type):
+            if each.gathered:
+                gathered = Tensor(each.type.dtype, (self.parts(along), *each.type.shape))
+                self.move("all-gather", gathered, ((), *split), along, eqn, "compared")
+            else:
+                self.move("all-reduce", each.type, split, along, eqn, "summed")
 
 
 def is_cut(eqn: Eqn, names: Sequence[str], gone: Sequence[str], result: Sequence[str]) -> bool:

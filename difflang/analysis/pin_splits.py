@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from difflang.analysis.axis_names import AxisNames
+from difflang.analysis.index_positions import note_index_positions
 from difflang.analysis.mesh_splits import MeshSplits, region_params, whole_split
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
@@ -18,7 +19,7 @@ def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -
 
     An array that is moved goes by the way that costs least: what will be cut is cut first.
     """
-    return SplitPins(mesh).graph(graph, params)
+    return SplitPins(mesh).graph(note_index_positions(graph), params)
 
 
 class SplitPins:

@@ -34,6 +34,7 @@ class TypeSolver(Protocol):
     def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None: ...
     def shape(self, a: Tensor, b: Tensor, except_axis: int | None = None) -> None: ...
     def size(self, a: Dim, b: Dim, quantity: str = "size") -> None: ...
+    def window(self, size: Dim, whole: Dim) -> None: ...  # a part of an axis, or all of it
     def real_dtype(self, z: Tensor) -> DType: ...  # of the real and imaginary parts of complex numbers
     def complex_dtype(self, part: Tensor) -> DType: ...  # of complex numbers with such parts
     def require(self, condition: bool, message: str, *parts: object) -> None: ...  # `parts` for the message's {}
@@ -61,6 +62,10 @@ class StrictTypeSolver:
     def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
         if a != b:
             raise TypeMismatch(f"the {quantity} differs: {a} and {b}")
+
+    def window(self, size: Dim, whole: Dim) -> None:
+        if isinstance(whole, int) and isinstance(size, int) and not 0 <= size <= whole:
+            raise TypeMismatch(f"a window of {size} does not fit in {whole}")
 
     def real_dtype(self, z: Tensor) -> DType:
         return REAL_DTYPE_OF[z.dtype]
@@ -243,6 +248,13 @@ class NeighbourExchange(Struct, frozen=True):
     distance: Callable[..., tuple[int, int]]
 
 
+class Partial(Struct, frozen=True):
+    """What a device finds in its part of an axis that an op reduces: an array, gathered or summed over the devices."""
+
+    type: Tensor
+    gathered: bool = False
+
+
 Trait = Literal[
     "elementwise",  # one result, of the operands' common shape
     "gather",  # reads the first operand at indices that the others give; an index out of range is harmless
@@ -294,6 +306,9 @@ class Op(Struct, frozen=True, eq=False):
     movement: Fill | AxisPermutation | Window | Placement | NeighbourExchange | None = None
     # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
     phase_invariants: Callable[..., Sequence[Value]] | None = None
+    # Of a reduction that devices do not bring together as one sum of its result: (operand, result) -> what each finds
+    # in its part of an axis, and whether all of it is gathered or summed.
+    partials: Callable[[Tensor, Tensor], Sequence[Partial]] | None = None
     cpu_lower_rule: LowerRule | None = None  # its lowering for XLA on the CPU, where that differs
     module: str = ""  # the module of Python that declares it, if it is not one of the package
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.ir.op import TypeMismatch
+from difflang.ir.op import STRICT_SOLVER, TypeMismatch
 from difflang.ir.size_equality import SizeCondition, always_equal, differing_numbers
 from difflang.ir.symbolic_dims import Dim, Poly, has_floor_div
 from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, FLOATS, REAL_DTYPE_OF, DType, Tensor
@@ -86,6 +86,9 @@ class Unifier:
     def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
         if not self.equal(a, b):
             raise TypeMismatch(f"the {quantity} differs: {a} and {b}")
+
+    def window(self, size: Dim, whole: Dim) -> None:
+        STRICT_SOLVER.window(size, whole)
 
     def real_dtype(self, z: Tensor) -> DType:
         return REAL_DTYPE_OF[default_dtype(z.dtype)]

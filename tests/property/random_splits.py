@@ -47,6 +47,19 @@ fn scattered(x: f64[n], i: i32[n]) -> f64[n] {
   y
 }
 fn ordered(x: f64[n]) -> f64 = sum(sort(x) * [for k in 0..n => f64(k)])
+fn picked(x: f64[n, d], i: i32[n]) -> f64 = sum([for k => x[k, i[k] % 4]]^2)
+fn placed(x: f64[n, d], i: i32[n]) -> f64[n, d] {
+  var y = x
+  for k in 0..n { y[k, i[k] % 4] = 2.0 * x[k, 1] }
+  for k in 0..n { y[k, i[k] % 3] += x[k, 0] }
+  y
+}
+fn sorted(x: f64[n, d], w: f64[d]) -> f64 = sum(sort(x, axis = 1) @ w)
+fn stepped(x: f64[s, n, d]) -> f64 {
+  var y = x[0]
+  for k in permutation(s) { y = tanh(y + x[k]) }
+  sum(y) + sum(norm(y)) + f64(argmax(y[.., 0]))
+}
 fn solved(a: f64[d, d], b: f64[d]) -> f64[d] = solve(a + 10.0 * eye(d), b)
 fn pairs(x: f64[n, d]) -> f64 = sum(for i, j if i != j => 1.0 / norm(x[i] - x[j]))
 fn attended(q: f64[n, d], k: f64[m, d], v: f64[m, d]) -> f64[n, d] = softmax(q @ transpose(k), 1) @ v
@@ -73,7 +86,9 @@ fn roots(a: f64[n]) -> f64[n] = [for i => {
 }]
 """
 ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "lookup": ("32 8", "i16"), "scattered": ("16", "i16"), "ordered": ("16",), "solved": ("8 8", "8"),
+    "lookup": ("32 8", "i16"), "scattered": ("16", "i16"), "ordered": ("16",),
+    "picked": ("8 4", "i8"), "placed": ("8 4", "i8"), "sorted": ("8 4", "4"), "stepped": ("3 8 4",),
+    "solved": ("8 8", "8"),
     "pairs": ("8 4",), "attended": ("8 4", "12 4", "12 4"), "recurrent": ("8 4", "4 4"), "heated": ("16",),
     "branched": ("16 4",), "joined": ("8", "8"), "waves": ("16",), "entropy": ("8 4", "4 6"), "extremes": ("12 4",),
     "sums": ("12 4",), "roots": ("12",),

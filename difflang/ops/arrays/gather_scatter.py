@@ -31,6 +31,9 @@ from difflang.ops.op_factories import (
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
+# Indices, by their number, that count along an axis of their own arrays: `(0, 1)` says that the first is the position
+# along axis 1. The axes that it connects are one, so each device of a mesh finds its items in its own rows.
+Positions = tuple[tuple[int, int], ...]
 Operand = Value | UndefinedPrimal
 INDEX_DTYPES = (I32, I64)
 
@@ -49,8 +52,7 @@ def check_starts(same: TypeSolver, x: Tensor, starts: tuple[Tensor, ...]) -> Non
 def check_window_fits(same: TypeSolver, x: Tensor, sizes: Sizes) -> None:
     same.require(len(sizes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(sizes))
     for whole, size in zip(x.shape, sizes, strict=True):
-        if isinstance(whole, int) and isinstance(size, int):
-            same.require(0 <= size <= whole, "a window of {} does not fit in {}", size, whole)
+        same.window(size, whole)
 
 
 def dynamic_slice_type(same: TypeSolver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
@@ -137,24 +139,31 @@ def indices_type(same: TypeSolver, indices: tuple[Tensor, ...], count: int) -> t
     return indices[0].shape
 
 
-def gathered_items_type(same: TypeSolver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
+def gathered_items_type(
+    same: TypeSolver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints, positions: Positions = ()
+) -> Tensor:
     """One item of `x` for each index: the indices' shape, then the axes of `x` that are not indexed."""
     rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
-    return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.drop_axes(*axes).shape))
+    shape = indices_type(same, indices, len(axes))
+    for k, axis in positions:
+        same.size(x.shape[axes[k]], shape[axis])
+    return Tensor(x.dtype, (*shape, *x.drop_axes(*axes).shape))
 
 
-def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
-    return gathered_items_type(same, x, indices, axes)
+def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints, positions: Positions = ()) -> Tensor:
+    return gathered_items_type(same, x, indices, axes, positions)
 
 
 def scatter_type(accepts: tuple[DType, ...] = ()) -> TensorTypeRule:
     """Updates as `gather` would read them, with the array's dtype; any dtype if `accepts` is empty."""
 
-    def type(same: TypeSolver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+    def type(
+        same: TypeSolver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints, positions: Positions = ()
+    ) -> Tensor:
         if accepts:
             same.accepts(x, accepts)
-        due = gathered_items_type(same, x, indices, axes)
+        due = gathered_items_type(same, x, indices, axes, positions)
         same.dtype(x, updates)
         same.shape(due, updates)
         return x
@@ -171,12 +180,12 @@ def indexed_axes_first(x: Array, axes: Ints) -> Array:
     return x.transpose(*axes, *remaining_axes(x.ndim, axes))
 
 
-def gather_reference(x: Array, *indices: Array, axes: Ints) -> Array:
+def gather_reference(x: Array, *indices: Array, axes: Ints, positions: Positions = ()) -> Array:
     front = indexed_axes_first(x, axes)
     return front[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, front.shape, strict=False))]
 
 
-def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
+def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints, positions: Positions = ()) -> Array:
     """Row by row, so that the last write wins."""
     result = np.array(x)
     front = indexed_axes_first(result, axes)
@@ -185,7 +194,7 @@ def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> 
     return result
 
 
-def scatter_add_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
+def scatter_add_reference(x: Array, updates: Array, *indices: Array, axes: Ints, positions: Positions = ()) -> Array:
     result = np.array(x)
     front = indexed_axes_first(result, axes)
     good = indices_in_range(indices, front.shape[: len(axes)])
@@ -203,24 +212,35 @@ def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
     return result
 
 
-def stack_indices(jax: Jax, indices: tuple[JaxArray, ...]) -> JaxArray:
-    """The index arrays stacked along a last axis, as XLA takes them."""
-    lax = jax.lax
-    return lax.concatenate([lax.expand_dims(i, (i.ndim,)) for i in indices], indices[0].ndim)
+def stack_indices(jax: Jax, indices: tuple[JaxArray, ...], positions: Positions = ()) -> JaxArray:
+    """The index arrays stacked along a last axis, as XLA takes them, without those that are positions."""
+    lax, counted = jax.lax, dict(positions)
+    return lax.concatenate(
+        [lax.expand_dims(i, (i.ndim,)) for k, i in enumerate(indices) if k not in counted], indices[0].ndim
+    )
 
 
-def scatter_dims(jax: Jax, rank: int, indices: tuple[JaxArray, ...], axes: Ints) -> JaxArray:
-    batch, rest = indices[0].ndim, rank - len(axes)
-    return jax.lax.ScatterDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
+def index_dims(rank: int, indices: tuple[JaxArray, ...], axes: Ints, positions: Positions) -> tuple[Ints, ...]:
+    """As XLA takes them: the result's axes that are not indexed, the axes that indices name, twice, and the axes of the
+    array and of the indices that go together.
+    """
+    batch, rest, counted = indices[0].ndim, rank - len(axes), dict(positions)
+    named = tuple([a for k, a in enumerate(axes) if k not in counted])
+    of_array, of_indices = tuple([axes[k] for k in counted]), tuple(counted.values())
+    return tuple(range(batch, batch + rest)), named, named, of_array, of_indices
 
 
-def gather_lower(jax: Jax, x: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
+def scatter_dims(jax: Jax, rank: int, indices: tuple[JaxArray, ...], axes: Ints, positions: Positions = ()) -> JaxArray:
+    return jax.lax.ScatterDimensionNumbers(*index_dims(rank, indices, axes, positions))
+
+
+def gather_lower(jax: Jax, x: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()) -> JaxArray:
     """In this mode JAX adds nothing to XLA's own gather, which clamps an index out of range."""
     lax = jax.lax
-    batch, rest = indices[0].ndim, x.ndim - len(axes)
-    dims = lax.GatherDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
+    dims = lax.GatherDimensionNumbers(*index_dims(x.ndim, indices, axes, positions))
     sizes = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    return lax.gather(x, stack_indices(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    rows = stack_indices(jax, indices, positions)
+    return lax.gather(x, rows, dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def indices_in_range_lower(jax: Jax, indices: tuple[JaxArray, ...], sizes: Ints) -> JaxArray:
@@ -232,37 +252,42 @@ def indices_in_range_lower(jax: Jax, indices: tuple[JaxArray, ...], sizes: Ints)
     return reduce(lax.bitwise_and, good)
 
 
-def last_writes_lower(jax: Jax, *indices: JaxArray, sizes: Ints) -> JaxArray:
+def last_writes_lower(jax: Jax, *indices: JaxArray, sizes: Ints, positions: Positions = ()) -> JaxArray:
     """The greatest ordinal written to each position wins: a maximum does not depend on the order of writes."""
     lax, shape = jax.lax, indices[0].shape
     count = int(np.prod(shape, dtype=np.int64))
     ordinals = lax.reshape(lax.iota(np.int32, count), shape)
     axes = tuple(range(len(sizes)))
     winners = lax.scatter_max(
-        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices), ordinals,
-        scatter_dims(jax, len(sizes), indices, axes),
+        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices, positions), ordinals,
+        scatter_dims(jax, len(sizes), indices, axes, positions),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
-    stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
+    stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes, positions=positions), ordinals)
     return lax.bitwise_and(indices_in_range_lower(jax, indices, sizes), stays)
 
 
-def scatter_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
+def scatter_lower(
+    jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
+) -> JaxArray:
     """Writes that are overwritten later are sent out of range and dropped: XLA promises no order among duplicates."""
     lax = jax.lax
-    wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes))
-    beyond = lax.full_like(indices[0], -1)
-    sent = (lax.select(wins, indices[0], beyond), *indices[1:])
+    wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes), positions=positions)
+    first = next(k for k in range(len(indices)) if k not in dict(positions))
+    beyond = lax.full_like(indices[first], -1)
+    sent = (*indices[:first], lax.select(wins, indices[first], beyond), *indices[first + 1 :])
     return lax.scatter(
-        x, stack_indices(jax, sent), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, sent, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 
 
-def scatter_add_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
+def scatter_add_lower(
+    jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
+) -> JaxArray:
     lax = jax.lax
     return lax.scatter_add(
-        x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 

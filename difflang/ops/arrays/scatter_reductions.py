@@ -24,6 +24,7 @@ from difflang.ops.arrays.gather_scatter import (
     NO_INDICES,
     OUT_OF_RANGE_INDICES,
     Ints,
+    Positions,
     Sizes,
     gather,
     gather_lower,
@@ -62,7 +63,7 @@ SAMPLES = (
 def sequential_scatter_reference(combine: Callable[[Array, Array], Array]) -> ArrayReferenceRule:
     """A reference: one update after the other."""
 
-    def reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
+    def reference(x: Array, updates: Array, *indices: Array, axes: Ints, positions: Positions = ()) -> Array:
         result = np.array(x)
         front = indexed_axes_first(result, axes)
         for place in map(tuple, np.argwhere(indices_in_range(indices, front.shape[: len(axes)]))):
@@ -154,13 +155,15 @@ def scatter_extremum_op(
     def x_rule(dx: Value, y: Value, x: Value, *_: Value, axes: Ints) -> Value:
         return select.one(better.one(y, x), zeros_of_type(dx, dx.type), dx)
 
-    def lowering(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
+    def lowering(
+        jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
+    ) -> JaxArray:
         """XLA's max and min propagate NaN, but here a NaN update never wins: replace it by the neutral element."""
         lax = jax.lax
         if jax.numpy.issubdtype(x.dtype, np.floating):
             updates = lax.select(lax.ne(updates, updates), lax.full_like(updates, nothing(x.dtype)), updates)
         return getattr(lax, lower)(
-            x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+            x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
             mode=lax.GatherScatterMode.FILL_OR_DROP,
         )  # fmt: skip
 
@@ -254,10 +257,12 @@ def flat_positions(places: list[Value], sizes: list[int]) -> Value:
     return select.one(good, number, full_like(number, total))
 
 
-def scatter_mul_lower(jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints) -> JaxArray:
+def scatter_mul_lower(
+    jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
+) -> JaxArray:
     lax = jax.lax
     return lax.scatter_mul(
-        x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 
