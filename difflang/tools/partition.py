@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from difflang.analysis.entry_splits import entry_splits
+from difflang.analysis.index_positions import note_index_positions
 from difflang.analysis.mesh_splits import MeshSplits, PredictedCollective, whole_split
 from difflang.analysis.pin_splits import pin_splits
 from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
@@ -19,13 +20,15 @@ from difflang.base.error_codes import suggestion
 from difflang.base.wording import aligned_rows, count_of
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.run_program import load_values
+from difflang.elaborate.context import Session
+from difflang.execution.check_failures import with_check_number
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
-from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
+from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 
 USAGE = ("DL0201", "DL0322", "DL0403", "DL0601", "DL0603", "DL0604", "DL0606", "DL1207", "DL1210", "DL1220")
@@ -129,7 +132,9 @@ def report_partition(
     decl = single_function(checked, entry, "partition")
     refuse_host_function(decl)
     request = EmitRequest("ir", entry, options.argument_specs, options.wrt, program_args=options.words)
-    graph = finalize_graph(function_graph(checked, decl, request), pipeline=COMPILE_ON_MESH)
+    call = function_call(checked, decl, request, Session(mesh=checked.session.mesh))
+    graph = finalize_graph(call.graph, pipeline=COMPILE_ON_MESH)
+    graph = note_index_positions(with_check_number(graph) if call.fails else graph)
     splits = param_splits(graph, options)
     graph = windows_to_shifts(graph, splits, options.mesh)
     found = MeshSplits(options.mesh)

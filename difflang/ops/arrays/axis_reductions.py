@@ -10,9 +10,19 @@ import numpy as np
 
 from difflang.ir.array_types import NUMPY, Array, ArrayT, Jax, JaxArray, LaxModule, NumpyModule
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, ArrayLowerRule, Op, OperandRules, Root, TensorTypeRule, TypeSolver, UndefinedPrimal
+from difflang.ir.op import (
+    OPS,
+    ArrayLowerRule,
+    Op,
+    OperandRules,
+    Partial,
+    Root,
+    TensorTypeRule,
+    TypeSolver,
+    UndefinedPrimal,
+)
 from difflang.ir.symbolic_dims import Dim, UnknownSize
-from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, I32, NUMBERS, REALS, DType, Tensor
+from difflang.ir.tensor_types import BF16, BOOL, BOOLS, F16, F32, FLOATS, I32, NUMBERS, REALS, DType, Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, gt, lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.roots_and_distances import one_if_zero
@@ -25,6 +35,7 @@ from difflang.ops.op_factories import (
     full_like,
     inactive_op,
     linear_op,
+    mesh_axes,
     remaining_axes,
     tensor_type,
     zeros_of_type,
@@ -71,6 +82,11 @@ def upcast_half_array(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
+def accumulated(y: Tensor) -> Tensor:
+    """The type in which such sums are added."""
+    return Tensor(F32, y.shape) if y.dtype in (F16, BF16) else y
+
+
 def one_flop_per_element(x: Tensor, *, axes: Ints) -> Dim:
     """The flops of an op that uses every element once."""
     return prod(x.shape)
@@ -90,6 +106,7 @@ reduce_sum = linear_op(
     transpose=(lambda ct, x, axes: broadcast_reduced(ct, x, axes),),
     traits=("data movement", "disjoint transpose", "fusion barrier", "keeps sign"),
     batch_rule=along_new_axis(batched_axes_attr),
+    partials=lambda x, y: [Partial(accumulated(y))],
     reference=lambda x, axes: np.sum(upcast_half_array(x), axis=axes, dtype=upcast_half_array(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
@@ -199,12 +216,13 @@ def vectorized_reduction(name: str, combine: str) -> ArrayLowerRule:
     XLA on the CPU does not vectorize a reduction to one boolean or integer, but combines arrays with vector
     instructions. So parts of a large array are combined elementwise first, which takes from a third to a tenth of the
     time: a vector in rows, other arrays half by half. (In rows, the producer of such an array, which is fused in, would
-    have to compute each element's position.) For floats XLA calls a library.
+    have to compute each element's position.) For floats XLA calls a library. On a mesh of devices parts of an array
+    lie on different ones, so it is left as it is.
     """
 
     def lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
         reduce, merge = getattr(jax.lax, name), getattr(jax.lax, combine)
-        if len(axes) == x.ndim and x.dtype.kind in "biu":
+        if len(axes) == x.ndim and x.dtype.kind in "biu" and not mesh_axes(jax):
             if x.ndim == 1:
                 x = merge_rows(jax.lax, x, reduce, merge)
             elif x.size > SMALL_SIZE:
@@ -235,11 +253,34 @@ def merge_halves(lax: LaxModule, x: JaxArray, merge: Combination) -> JaxArray:
     return x
 
 
-def extremum_cpu_lower(lower: ArrayLowerRule) -> ArrayLowerRule:
-    """The lowering of an extremum for XLA on the CPU, whose library leaves out NaN where an array is not small."""
+def ordered_bits(lax: LaxModule, x: JaxArray, start: Callable[[np.dtype[Any]], float]) -> JaxArray:
+    """Integers in the order of floats, and for NaN the one that wins against all others."""
+    bits = lax.bitcast_convert_type(x, np.dtype(f"i{x.dtype.itemsize}"))
+    worst = int(start(bits.dtype))  # what an extremum begins with
+    return lax.select(lax.ne(x, x), lax.full_like(bits, ~worst), flip_negative(lax, bits))
+
+
+def from_ordered_bits(lax: LaxModule, bits: JaxArray, dtype: np.dtype[Any]) -> JaxArray:
+    return lax.bitcast_convert_type(flip_negative(lax, bits), dtype)
+
+
+def flip_negative(lax: LaxModule, bits: JaxArray) -> JaxArray:
+    """The greater the magnitude of a negative float, the greater are its bits: all but the sign are flipped."""
+    all_but_sign = lax.full_like(bits, np.iinfo(bits.dtype).max)
+    return lax.select(lax.lt(bits, lax.full_like(bits, 0)), lax.bitwise_xor(bits, all_but_sign), bits)
+
+
+def extremum_cpu_lower(lower: ArrayLowerRule, start: Callable[[np.dtype[Any]], float]) -> ArrayLowerRule:
+    """The lowering of an extremum for XLA on the CPU, whose library leaves out NaN where an array is not small.
+
+    On a mesh of devices a second reduction for NaN would be a second exchange: there one of integers serves both.
+    """
 
     def on_cpu(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
-        lax, found = jax.lax, lower(jax, x, axes=axes)
+        lax = jax.lax
+        if x.dtype.kind not in "biu" and x.size and mesh_axes(jax):
+            return from_ordered_bits(lax, lower(jax, ordered_bits(lax, x, start), axes=axes), x.dtype)
+        found = lower(jax, x, axes=axes)
         if x.dtype.kind in "biu":
             return found
         # Bytes: they are added to a fusion that reads the array once, and take half the time that numbers would.
@@ -284,7 +325,7 @@ def reduce_extremum_op(
             accepts=REALS,
             cost=one_flop_per_element,
             samples=(*SAMPLES, *EMPTY_EXAMPLES),
-            cpu_lower_rule=extremum_cpu_lower(lower),
+            cpu_lower_rule=extremum_cpu_lower(lower, start),
         )
     )
 
@@ -327,6 +368,7 @@ def arg_extremum_op(name: str, find: Callable[..., Array], lower: ArrayLowerRule
         lower=lower,
         accepts=REALS,
         batch_rule=along_new_axis(lambda n, axis: {"axis": axis + 1}),
+        partials=lambda x, y: [Partial(Tensor(x.dtype, y.shape), gathered=True), Partial(y, gathered=True)],
         samples=(
             OpExample(((2, 3),), {"axis": 1}),
             OpExample(((1,),), {"axis": 0}),
@@ -427,6 +469,7 @@ reduce_norm = OPS.declare(
         derivative=OperandRules(jvp=(norm_jvp,)),
         powers=Root(2, lambda x, axes: reduce_sum.one(x * x, axes=axes)),
         batch_rule=along_new_axis(batched_axes_attr),
+        partials=lambda x, y: [Partial(accumulated(y))] * 3,
         reference=norm_reference,
         lower=norm_lower,
         accepts=FLOATS,

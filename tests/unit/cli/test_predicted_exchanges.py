@@ -33,6 +33,23 @@ fn newton(a: f32[n @data]) -> f32 {
   for _ in 0..10 { x = 0.5 * (x + a / x) }
   sum(x)
 }
+fn picked(x: f32[n @data, d], w: f32[d, h], i: i32[n @data]) -> f32 {
+  let z = sort(x @ w, axis = 1)
+  mean([for k => logsumexp(z[k]) - z[k, i[k]]])
+}
+fn epoch(w: f32[d, h], x: f32[t, n @data, d]) -> f32[d, h] {
+  var m = w
+  for i in permutation(t) { m = m - 0.1 * grad(|w| sum((x[i] @ w)^2))(m) }
+  m
+}
+fn settle(a: f32[n @data]) -> f32[n @data] {
+  var x = a
+  while max(abs(x * x - a)) > 0.001 { x = 0.5 * (x + a / x) }
+  x
+}
+fn extremes(x: f32[n @data, h @model], y: f32[n @data]) -> f32 {
+  max(x) - min(x) + norm(y) + sum(x) * f32(argmax(y)) + f32(sum(argmin(x, axis = 0)))
+}
 fn attend(wq: f32[d, m @model, e], wk: f32[d, m @model, e], wv: f32[d, m @model, e], wo: f32[m @model, e, d],
           x: f32[b @data, t, d]) -> f32 {
   let y = [for s in 0..b => {
@@ -49,7 +66,9 @@ fn attend(wq: f32[d, m @model, e], wk: f32[d, m @model, e], wv: f32[d, m @model,
 SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
 FUNCTIONS = {
     "loss": ("ndh", "l"), "step": ("ndh", None), "deep": ("kdhn", "up,down"), "recur": ("dnt", "w"),
-    "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"), "attend": ("dmebt", "wq,wo"),
+    "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
+    "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
+    "attend": ("dmebt", "wq,wo"),
 }  # fmt: skip
 
 
