@@ -36,13 +36,15 @@ MOST = {
 LONG = {"char_transformer", "digits_conv", "heat_inverse", "molecules", "particles"}
 SHORT = {
     "cart_pole": ("--rounds", "1"),
+    "digits_parallel": ("--epochs", "2"),
+    "transformer_parallel": ("--steps", "2"),
     "char_transformer": ("--steps", "2"),
     "learned_rate": ("--rounds", "1"),
     "neural_ode": ("--steps", "5"),
     "recurrent": ("--epochs", "1"),
     "vae_digits": ("--epochs", "1"),
 }
-LEAST = {"digits": 0.96, "digits_conv": 0.96, "logistic": 0.95, "recurrent": 0.96}
+LEAST = {"digits": 0.96, "digits_conv": 0.96, "digits_parallel": 0.96, "logistic": 0.95, "recurrent": 0.96}
 
 
 def test_there_are_examples() -> None:
@@ -85,10 +87,8 @@ def test_examples_show_tests_and_benchmarks() -> None:
     "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.as_users] if p.stem in LONG else []) for p in EXAMPLES]
 )
 @pytest.mark.nightly_cases(
-    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
-)
-@pytest.mark.nightly_cases(
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole|molecules|pendulum"
+    "|transformer_parallel"
 )
 def test_an_example_runs_to_the_end(path: Path) -> None:
     checked = check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
@@ -134,6 +134,8 @@ PROMISED: dict[str, Callable[[str], bool]] = {
     "pendulum": lambda said: bool(re.search(r"length 1\.2[45]\d m, friction 0\.(19|20)\d /s;.*$", said)),
     "springs": lambda said: numbers(r"step 600: off by (\S+)", said)[0] < 0.001,
     "char_transformer": lambda said: numbers(r"step  499: (\S+) bits", said)[0] < 1.8,
+    "heat_parallel": lambda said: abs(numbers(r"3, 1 +1\.200 +(\S+)", said)[0] - 1.2) < 0.01,
+    "transformer_parallel": lambda said: numbers(r"step   99: (\S+) bits", said)[0] < 3.0,
     "vae_digits": lambda said: sum(numbers(r"   80 +(\S+) +(\S+)", said)) < 25,
     "neural_ode": lambda said: numbers(r"step  999: error (\S+)", said)[0] < 0.03,
     "learned_rate": rates_fall,
