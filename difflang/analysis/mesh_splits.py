@@ -21,9 +21,12 @@ from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import NeighbourExchange, Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
+from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.reshard import ANY, Along, Split
+from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.derivative_operators import jvp, vjp
 
+OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 IN_JAX = (
     "an argument can be put whole on every device before the call: `jax.sharding.reshard(x, P())`",
     "`jax.sharding.auto_axes(f, out_sharding=…)` leaves it to XLA what devices send each other in `f`",
@@ -68,15 +71,19 @@ class MeshSplits:
         self.moves: list[PredictedCollective] = []
         self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
         self.lanes: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
+        self.taken: dict[Eqn, list[Split]] = {}  # how other equations take their operands
+        self.held: set[tuple[Value, Split]] = set()  # values that the devices already have in another split too
         self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
 
     def of_graph(self, graph: Graph, params: Sequence[Split]) -> list[Split]:
         env: dict[Value, Split] = dict(zip(graph.params, params, strict=True))
+        outside, self.held = self.held, set()
         for eqn in graph.eqns:
             given = [split_in(env, v) for v in eqn.operands]
             busy = any(map(any, given)) or eqn.regions or isinstance(eqn.op.movement, Placement)
             found = self.of_eqn(eqn, given) if busy else [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
+        self.held = outside
         return [split_in(env, r) for r in graph.results]
 
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
@@ -119,11 +126,8 @@ class MeshSplits:
         """Note an exchange along some axes, after which each device has its part of an array of this split."""
         axes = tuple([a for a in dict.fromkeys(axes) if self.mesh.get(a, 1) > 1])
         if axes and isinstance(type, Tensor):
-            shape = [
-                n // self.parts(along) if isinstance(n, int) else n for n, along in zip(type.shape, split, strict=True)
-            ]
             declared = isinstance(eqn.op.movement, Placement)
-            local = Tensor(type.dtype, tuple(shape))
+            local = self.local_type(type, split)
             self.moves.append(PredictedCollective(kind, local, axes, eqn.span, why, declared=declared))
 
     def placed(self, eqn: Eqn, given: Split, placement: Placement) -> Split:
@@ -131,18 +135,26 @@ class MeshSplits:
         asked = placement.splits(**eqn.attrs)
         pairs = zip(asked, given, strict=True)
         wanted = tuple([b if a == ANY else tuple([n for n in a if n in self.mesh]) for a, b in pairs])
-        self.resplit(eqn, eqn.operands[0].type, given, self.fitting(wanted, eqn.operands[0].type))
+        self.resplit(eqn, eqn.operands[0], given, self.fitting(wanted, eqn.operands[0].type))
         return self.fitting(wanted, eqn.operands[0].type)
 
-    def resplit(self, eqn: Eqn, type: Type, given: Split, wanted: Split) -> None:
-        """Note how an array gets from one split to another: to cut what is whole costs nothing."""
+    def resplit(self, eqn: Eqn, value: Value, given: Split, wanted: Split) -> None:
+        """Note how an array gets from one split to another, once: to cut what is whole costs nothing."""
+        if given == wanted or (value, wanted) in self.held:
+            return
+        self.held.add((value, wanted))
+        type = value.type
         there = {a: i for i, along in enumerate(wanted) for a in along}
         lost = [a for along in given for a in along if a not in there]
         turned = [a for i, along in enumerate(given) for a in along if there.get(a, i) != i]
         if turned:
             self.move("all-to-all", type, wanted, turned, eqn, "split another way")
-        if lost:
-            self.move("all-gather", type, wanted, lost, eqn, "made whole")
+        # One axis of the array after the other, so that what is sent last is largest.
+        split = tuple([(*there, *[a for a in here if a in lost]) for here, there in zip(given, wanted, strict=True)])
+        for i, here in enumerate(given):
+            if gone := [a for a in here if a in lost]:
+                split = (*split[:i], wanted[i], *split[i + 1 :])
+                self.move("all-gather", type, split, gone, eqn, "made whole")
 
     def shifted(self, eqn: Eqn, split: Split, axis: int, by: int) -> Split:
         """An array whose elements move along an axis: neighbours send each other what crosses their borders."""
@@ -208,11 +220,11 @@ class MeshSplits:
         """Note what devices exchange before the regions run: steps read each item of an array that is split."""
         for slot, split in starts.items():
             assert slot.operand is not None
-            type, before = eqn.operands[slot.operand].type, given[slot.operand]
+            value, before = eqn.operands[slot.operand], given[slot.operand]
             if not lanes and is_item(eqn, 0, slot) and split and split[0]:
-                self.resplit(eqn, type, before, ((), *split[1:]))
+                self.resplit(eqn, value, before, ((), *split[1:]))
             else:
-                self.resplit(eqn, type, before, split)
+                self.resplit(eqn, value, before, split)
 
     def results_of_regions(
         self, eqn: Eqn, starts: Mapping[RegionSlot, Split], ends: Sequence[Sequence[Split]], lanes: Along
@@ -235,7 +247,9 @@ class MeshSplits:
         names = [[axes.root(axis_name(k, i)) for i in range(len(split))] for k, split in enumerate(given)]
         origins = axes.of_results()
         along = self.agreed(eqn, names, given, origins)
-        self.exchange(eqn, names, along, origins)
+        self.taken[eqn] = self.exchange(eqn, names, given, along, origins)
+        for operand, before, after in zip(eqn.operands, given, self.taken[eqn], strict=True):
+            self.resplit(eqn, operand, before, after)
         found: list[Split] = []
         for result, origin in zip(eqn.results, origins, strict=True):
             split = tuple([along.get(name, ()) if name else () for name in origin])
@@ -265,36 +279,63 @@ class MeshSplits:
                     self.meet(eqn, axis)
                     along[name] = ()
                     break
-        for k, (mine, split) in enumerate(zip(names, given, strict=True)):
-            wanted = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
-            if any(here and here != there for here, there in zip(split, wanted, strict=True)):
-                self.resplit(eqn, eqn.operands[k].type, split, wanted)
         return along
 
     def meet(self, eqn: Eqn, axis: str) -> None:
         """Called where one axis of the mesh splits two axes of an equation, one of which becomes whole."""
 
     def exchange(
-        self, eqn: Eqn, names: Sequence[Sequence[str]], along: dict[str, Along], origins: Sequence[Sequence[str]]
-    ) -> None:
-        """Note what devices exchange for a sum over a split axis, or for an op that goes along one."""
+        self, eqn: Eqn, names: Sequence[Sequence[str]], given: Sequence[Split], along: dict[str, Along],
+        origins: Sequence[Sequence[str]],
+    ) -> list[Split]:  # fmt: skip
+        """How each operand is taken. Notes what devices exchange for a sum over a split axis.
+
+        What an op goes along, and an axis that is gone and not summed, is made whole.
+        """
         kept = {name for origin in origins for name in origin}
+        through = [axes_gone_along(eqn, k) for k in range(len(names))]
+        passed = {mine[i] for mine, axes in zip(names, through, strict=True) for i in axes}
         gone = [name for name in along if along[name] and name not in kept]
-        through = axes_gone_along(eqn)
+        results = [
+            (r.type, self.fitting(tuple([along.get(name, ()) for name in origin]), r.type))
+            for r, origin in zip(eqn.results, origins, strict=True)
+        ]
         # An effect such as `print` has no results: it sees whole arrays.
-        if gone and eqn.results and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names]):
-            for result, origin in zip(eqn.results, origins, strict=True):
-                split = self.fitting(tuple([along.get(name, ()) for name in origin]), result.type)
-                for name in gone:
-                    self.combine(eqn, result.type, split, along[name])
-            return
-        for k, mine in enumerate(names):
-            before = tuple([along.get(name, ()) if mine.count(name) == 1 else () for name in mine])
-            whole = [name in gone or (k == 0 and i in through) for i, name in enumerate(mine)]
-            after = tuple([() if w else here for w, here in zip(whole, before, strict=True)])
-            self.resplit(eqn, eqn.operands[k].type, before, after)
+        sums = bool(results) and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names])
         for name in gone:
-            along[name] = ()
+            if sums and name not in passed and not self.is_cheaper_whole(eqn, names, given, name, results):
+                for type, split in results:
+                    self.combine(eqn, type, split, along[name])
+            else:
+                along[name] = ()
+        return [
+            tuple([() if mine.count(name) > 1 or i in axes else along.get(name, ()) for i, name in enumerate(mine)])
+            for mine, axes in zip(names, through, strict=True)
+        ]
+
+    def is_cheaper_whole(
+        self, eqn: Eqn, names: Sequence[Sequence[str]], given: Sequence[Split], name: str,
+        results: Sequence[tuple[Type, Split]],
+    ) -> bool:  # fmt: skip
+        """Whether of a product that sums an axis which one operand is split along, that operand is no larger than the
+        product: then it is sent, and not the sums.
+        """
+        holders = [(k, mine.index(name)) for k, mine in enumerate(names) if name in mine]
+        split = [(k, axis) for k, axis in holders if given[k][axis]]
+        if not eqn.op.operand_rules.multilinear or len(split) == len(holders):
+            return False
+        k, axis = split[0]
+        whole = (*given[k][:axis], (), *given[k][axis + 1 :])
+        return self.local_bytes(eqn.operands[k].type, whole) <= sum([self.local_bytes(t, s) for t, s in results])
+
+    def local_type(self, type: Tensor, split: Split) -> Tensor:
+        """The type of the part of an array that each device has."""
+        parts = [self.parts(along) for along in split]
+        shape = [n // p if isinstance(n, int) else n for n, p in zip(type.shape, parts, strict=True)]
+        return Tensor(type.dtype, tuple(shape))
+
+    def local_bytes(self, type: Type, split: Split) -> int:
+        return self.local_type(type, split).bytes if isinstance(type, Tensor) else 0
 
     def combine(self, eqn: Eqn, type: Type, split: Split, along: Along) -> None:
         """Note how devices bring together what each has found in its part of one axis."""
@@ -312,19 +353,22 @@ class MeshSplits:
 
 def is_cut(eqn: Eqn, names: Sequence[str], gone: Sequence[str], result: Sequence[str]) -> bool:
     """Whether an op gives a part of an axis that is gone, as a slice does, and not a sum over it."""
+    if eqn.op in OVERWRITES:
+        return True
     if eqn.op.operand_rules.multilinear or len(names) != len(result):
         return False
     return any(name in gone and not there for name, there in zip(names, result, strict=True))
 
 
-def axes_gone_along(eqn: Eqn) -> tuple[int, ...]:
-    """The axes of its first operand that an op of several elements goes along, such as that of a sum so far."""
-    first = eqn.operands[0].type if eqn.operands else None
-    if (
-        eqn.op.elementwise
-        or not isinstance(first, Tensor)
-        or any(v.type != first for v in (*eqn.operands, *eqn.results))
-    ):
+def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
+    """The axes of an operand that an op of several elements goes along, such as that of a sum so far."""
+    type = eqn.operands[operand].type
+    if eqn.op.elementwise or not isinstance(type, Tensor):
+        return ()
+    if "whole matrices" in eqn.op.traits:
+        return tuple(range(max(type.rank - 2, 0), type.rank))
+    looks_up = not {"gather", "scatter"}.isdisjoint(eqn.op.traits)
+    if looks_up or any(array_shape(v.type) != type.shape for v in (*eqn.operands, *eqn.results)):
         return ()
     named = [eqn.attrs.get(name) for name in ("axis", "axes")]
     return tuple(

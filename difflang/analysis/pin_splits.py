@@ -64,12 +64,23 @@ class PinnedGraph:
             return
         if old.regions:
             eqn = self.with_regions(old, eqn)
-        self.eqns.append(eqn)
-        if any(map(any, given)) and not old.regions and not old.op.elementwise:
+        several = any(map(any, given)) and not old.regions and not old.op.elementwise
+        self.eqns.append(self.with_operands(old, eqn, given) if several else eqn)
+        if several:
             for result, split, names in zip(old.results, found, AxisNames(old).of_results(), strict=True):
                 if isinstance(result.type, Tensor):
                     known = [along if name else ANY for name, along in zip(names, split, strict=True)]
                     self.to[result] = self.pin(result, tuple(known), old.span)
+
+    def with_operands(self, old: Eqn, eqn: Eqn, given: Sequence[Split]) -> Eqn:
+        """The equation on operands that are split as it takes them; what only moves elements may send less."""
+        if "data movement" in old.op.traits or old not in self.pins.splits.taken:
+            return eqn
+        operands = list(eqn.operands)
+        for k, (before, after) in enumerate(zip(given, self.pins.splits.taken[old], strict=True)):
+            if before != after:
+                operands[k] = self.pin(operands[k], after, old.span)
+        return Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, (), eqn.span)
 
     def place(self, eqn: Eqn, given: Split, found: Split) -> None:
         """A placement, after what it cuts has been cut."""

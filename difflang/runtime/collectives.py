@@ -62,7 +62,9 @@ class Collective(Struct, frozen=True):
 
     @property
     def parts(self) -> list[Collective]:
-        """The exchange of each array, where XLA has made one of several."""
+        """The exchange of each array, where XLA has made one of several; of an all-to-all these are pieces of one."""
+        if self.kind == "all-to-all":
+            return [self]
         return [replace(self, shape=shape, bytes=shape_bytes(shape)) for shape in self.shape.split(" ")]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,14 @@ RUNNER = Path(__file__).with_name("random_splits.py")
 def test_split_arguments_give_what_unsplit_ones_give(seed: int, count: int) -> None:
     done = python_on_devices(str(RUNNER), str(seed), str(count))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_most_exchanges_are_predicted() -> None:
+    """Those of windows along a split axis, and of lanes with loops of their own, XLA chooses."""
+    done = python_on_devices(str(RUNNER.with_name("random_exchanges.py")), "1", "60")
+    found = re.findall(r"^(\d+) (value.*|gradient.*)$", done.stdout, re.MULTILINE)
+    figures = {what: int(count) for count, what in found}
+    assert figures["value alike"] >= 0.85 * figures["value"], done.stdout + done.stderr
+    assert figures["gradient alike"] >= 0.6 * figures["gradient"], done.stdout

@@ -103,8 +103,9 @@ def matrix_op(
     """A function of each matrix in a batch. 16-bit floats are computed in f32."""
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        derivative=OperandRules(jvp=(jvp,)), traits=traits, batch_rule=along_new_axis(batched_stack_attrs),
-        accepts=accepts, samples=samples, phase_invariants=phase_invariants, cost=cubic_flops,
+        derivative=OperandRules(jvp=(jvp,)), traits=(*traits, "whole matrices"),
+        batch_rule=along_new_axis(batched_stack_attrs), accepts=accepts, samples=samples,
+        phase_invariants=phase_invariants, cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -130,7 +131,7 @@ def directional_matrix_op(
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
         derivative=OperandRules(jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True),
-        accepts=accepts, samples=samples, cost=cubic_flops,
+        traits=("whole matrices",), accepts=accepts, samples=samples, cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 

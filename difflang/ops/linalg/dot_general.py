@@ -92,8 +92,8 @@ def merge_axes(jax: Jax, x: JaxArray, kept: Ints, *groups: Ints) -> JaxArray:
 def dot_cpu_lower(jax: Jax, x: JaxArray, y: JaxArray, *, contract: AxisPairs, batch: AxisPairs) -> JaxArray:
     """XLA's fastest kernels on the CPU read rows of the first operand; columns, as in `x'y`, are copied or slow.
 
-    So the operand with fewer columns comes first, and a small one is transposed before. On a mesh of devices axes that are
-    split are not merged with others: XLA would make them whole.
+    So the operand with fewer columns comes first, and a small one is transposed before. On a mesh of devices axes that
+    are split are not merged with others: XLA would make them whole.
     """
     if mesh_axes(jax):
         return dot_lower(jax, x, y, contract=contract, batch=batch)

@@ -109,6 +109,7 @@ solve_triangular = OPS.declare(
         ),
         reference=upcast_matrix_reference(solve_triangular_reference),
         lower=upcast_matrix_lowering(solve_triangular_lower),
+        traits=("whole matrices",),
         accepts=MATRIX_DTYPES,
         cost=lambda a, b, **_: a.shape[-1] * np.prod(b.shape),
         samples=(

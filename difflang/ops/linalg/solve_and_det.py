@@ -93,6 +93,7 @@ solve = OPS.declare(
         ),
         reference=upcast_matrix_reference(solve_reference),
         lower=upcast_matrix_lowering(solve_lower),
+        traits=("whole matrices",),
         accepts=MATRIX_DTYPES,
         cost=lambda a, b, **_: cubic_flops(a) + 2 * a.shape[-1] * np.prod(b.shape),
         samples=(
