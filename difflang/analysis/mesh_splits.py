@@ -72,6 +72,8 @@ class MeshSplits:
         self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
         self.lanes: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
         self.taken: dict[Eqn, list[Split]] = {}  # how other equations take their operands
+        self.results: dict[Eqn, list[Split]] = {}  # how results are split
+        self.lanes: dict[Eqn, Along] = {}  # along what instances of regions are split
         self.held: set[tuple[Value, Split]] = set()  # values that the devices already have in another split too
         self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
 
@@ -83,6 +85,8 @@ class MeshSplits:
             busy = any(map(any, given)) or eqn.regions or isinstance(eqn.op.movement, Placement)
             found = self.of_eqn(eqn, given) if busy else [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
+            if busy:
+                self.results[eqn] = found
         self.held = outside
         return [split_in(env, r) for r in graph.results]
 
@@ -207,7 +211,7 @@ class MeshSplits:
             if all(starts[s] == after[s] for s in carries):
                 break
             starts |= after
-        self.starts[eqn] = starts
+        self.starts[eqn], self.lanes[eqn] = starts, lanes
         self.enter(eqn, given, starts, lanes)
         times = steps_of(eqn) if flow.repeats and carries else 1
         for _, moves in gone:

@@ -33,7 +33,7 @@ from difflang.tools.cost import CostReport as Expenses
 from difflang.tools.cost import program_cost
 from difflang.tools.export.export_function import DEFAULT_PLATFORMS, export_error, save_artifact
 from difflang.tools.memory_report import MemoryReport as Memory
-from difflang.tools.memory_report import graph_memory
+from difflang.tools.memory_report import graph_memory, number_checks
 from difflang.types.function_code import FnCode
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
@@ -102,7 +102,7 @@ class InspectMixin(TransformMixin):
         with classify_errors():
             arguments, shardings = self._placed_specs(specs, named)
             entry = self._elaborate_types(arguments)
-            graph = finalize_within_limit(entry.graph)
+            graph = finalize_within_limit(entry.graph, mesh=self.loaded.run_context.mesh)
             graph = with_check_number(graph) if entry.fails else graph
             placed = any(s is not None for s in shardings)
             program = lower_placed(graph, shardings, platform) if placed else lower_to_stablehlo(graph, platform)
@@ -147,7 +147,8 @@ class InspectMixin(TransformMixin):
         """The memory that it, or its gradient in `wrt`, needs for such arguments, under a budget: `"64 MiB"`, or bytes.
 
         Nothing is compiled, unless `compiled` asks for a comparison with XLA's figure, after which another plan may be
-        the one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small; DL0801
+        the one that fits. `str` of the report is a table by lines. In a module loaded for a mesh, the memory and the
+        budget are those of each device. Errors: DL1012 if the budget is too small; DL0801
         for specs that are split over several devices.
         """
         for name in set(named) - set(self.signature.names):
@@ -162,31 +163,41 @@ class InspectMixin(TransformMixin):
                 message = "the memory of a program on several devices is not predicted"
                 way = f"XLA says it of the compiled program: `{self.__name__}.lower(…).compile().memory_analysis()`"
                 raise make_error("DL0801", message, help=way)
-            graph = self._elaborate_types(arguments).graph
-            return graph_memory(graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled)
+            mesh = self._mesh_sizes
+            graph = number_checks(self._elaborate_types(arguments), mesh)
+            return graph_memory(graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled, mesh=mesh)
+
+    @property
+    def _mesh_sizes(self) -> dict[str, int]:
+        """The sizes of the axes of the mesh that the module was loaded for."""
+        mesh = self.loaded.run_context.mesh
+        return {} if mesh is None else dict(mesh.shape)
 
     def cost(self, *specs: Any, wrt: WrtSpec | None = None, **named: Any) -> Expenses:
         """The cost of it and of its gradient for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
         The counts are of the compiler's graph as it is lowered; none is a time. The gradient is in `wrt`, by default in
         the first parameter; without a gradient the report says why. `str` of the report is a table, `.table()` its
-        rows. Specs that are split over several devices cost what they cost unsplit: on all devices together.
+        rows. In a module loaded for a mesh, what each device does and holds; specs that are split over devices by
+        themselves cost what they cost unsplit: on all devices together.
 
         Errors: those of `grad` if `wrt` is given; DL1210 if a size is missing.
         """
         with classify_errors():
-            value = program_cost(self._elaborate(specs, named).graph)
+            mesh = self._mesh_sizes
+            value = program_cost(number_checks(self._elaborate(specs, named), mesh), mesh)
         gradient, places, why = None, "", ""
         try:
             with classify_errors():
                 places = ", ".join([self._wrt_name(self._wrt_path(w)) for w in wrt_list(0 if wrt is None else wrt)])
-                gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._elaborate(specs, named).graph)
+                gradient_of = self.grad() if wrt is None else self.grad(wrt)
+                gradient = program_cost(number_checks(gradient_of._elaborate(specs, named), mesh), mesh)
         # Without `wrt`, a missing gradient is a result and not an error.
         except CheckError as error:
             if wrt is not None:
                 raise
             why = error.diagnostics[0].message
-        return Expenses(f"`{self.__name__}`", value, gradient, places, why)
+        return Expenses(f"`{self.__name__}`", value, gradient, places, why, mesh)
 
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX primitives."""

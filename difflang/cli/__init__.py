@@ -383,18 +383,26 @@ def check_grad(
 @click.option(
     "--save", type=click.Path(path_type=Path, dir_okay=False), help="Draw the memory over time to out.svg or out.png."
 )
+@mesh_option()
 @checking_options
 def memory(
     program: str, words: tuple[str, ...], wrt: str | None, argument_types: tuple[str, ...], budget: int, compiled: bool,
-    as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
+    as_json: bool, save: Path | None, mesh: Mapping[str, int], default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Show the memory that ENTRY needs on the CPU, line by line, before planning and as planned under a limit."""
+    """Show the memory that ENTRY needs on the CPU, line by line, before planning and as planned under a limit.
+
+    With `--mesh`, the memory and the limit of each device, which has its part of what types split.
+    """
     from difflang.tools import memory_report
 
+    if mesh and compiled:
+        from difflang.runtime import collectives
+
+        collectives.pretend_devices(prod(mesh.values()))
     with exit_on_error(usage=memory_report.USAGE):
         specs = parse_pairs(argument_types, "--arg", "TYPE")
-        options = memory_report.MemoryOptions(specs, wrt, budget, compiled, words)
-        checked, path, entry = check_program_file(program, default_float, folders)
+        options = memory_report.MemoryOptions(specs, wrt, budget, compiled, words, mesh)
+        checked, path, entry = check_program_file(program, default_float, folders, mesh)
         found = memory_report.report_memory(checked, path, entry, options)
         click.echo(json_text(found.to_json()) if as_json else str(found))
         if save is not None:

@@ -28,6 +28,7 @@ from difflang.runtime.joined_processes import broadcast_json
 __all__ = [
     "Mesh",
     "MeshProgram",
+    "compile_on_devices",
     "find_mesh",
     "lower_on_mesh",
     "mesh_sharding",
@@ -68,7 +69,7 @@ class MeshProgram:
     On the devices of several processes, each must call it.
     """
 
-    orders = False  # XLA chooses the order of kernels
+    orders = low_memory = False  # XLA chooses the order of kernels
 
     def __init__(self, graph: Graph, mesh: Mesh, on_print: TextSink = discard_text) -> None:
         self.graph, self.mesh, self.on_print = graph, mesh, on_print
@@ -110,6 +111,12 @@ class MeshProgram:
         shardings = [mesh_sharding(self.mesh, s) for s in splits_or_whole(self.graph)]
         sizes: Any = lower_placed(self.graph, shardings).compile().memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+
+
+def compile_on_devices(graph: Graph, mesh: Mesh, *, sparing: bool = False) -> MeshProgram:
+    """A finished graph as a program on a mesh, to be measured."""
+    assert not sparing
+    return MeshProgram(graph, mesh)
 
 
 def lower_on_mesh(graph: Graph, axes: Mapping[str, int], platform: str | None = None) -> str:

@@ -19,7 +19,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, printable, rend
 from difflang.base.gc_pause import pause_gc
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks, poison_with_nan
 from difflang.embed.jax_primitive import bind_program
-from difflang.embed.mesh_program import Mesh, place_arguments
+from difflang.embed.mesh_program import Mesh, compile_on_devices, place_arguments
 from difflang.execution.check_failures import (
     FAILURE_RESULTS,
     drop_proved_checks,
@@ -57,10 +57,16 @@ def measure_part(graph: Graph, *, sparing: bool = False) -> PartOfProgram:
     return PartOfProgram(compile_graph(graph).memory_bytes)
 
 
-def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
-    """The graph as it is lowered; under a memory limit, the plan that XLA keeps within it. Errors: DL1012."""
+def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, mesh: Mesh | None = None) -> Graph:
+    """The graph as it is lowered; under a memory limit, the plan that XLA keeps within it on each device of the mesh.
+
+    Errors: DL1012.
+    """
     with pause_gc():
         limit = memory_limit(graph)
+        if limit and mesh is not None:
+            make = partial(compile_on_devices, mesh=mesh)
+            return compile_within_limit(graph, limit, capacity, make, COMPILE_ON_MESH, dict(mesh.shape))[0].graph
         if limit:
             return compile_within_limit(graph, limit, capacity, measure_part, COMPILE_ON_MESH)[0].graph
         return finalize_graph(graph, capacity, pipeline=COMPILE_ON_MESH)
@@ -116,8 +122,8 @@ class CallableGraph:
 
     @property
     def program(self) -> Growable[PreparedGraph]:
-        """The program that XLA runs. Errors: DL1012."""
-        return self.program_under(self.limit)
+        """The program that XLA runs, if it is not on a mesh, where JAX makes one within the limit. Errors: DL1012."""
+        return self.program_under(self.limit if self.shared.mesh is None else 0)
 
     @property
     def unlimited(self) -> Growable[PreparedGraph]:
@@ -323,7 +329,7 @@ class CallableGraph:
     @cached_property
     def jax_pipeline(self) -> PipelineHooks:
         return PipelineHooks(
-            lambda graph: finalize_within_limit(graph, self.program.capacity),
+            lambda graph: finalize_within_limit(graph, self.program.capacity, self.shared.mesh),
             self.voice,
             self.report_failure,
             self.byte_limit,

@@ -69,7 +69,7 @@ class Engine(Struct, frozen=True):
         with pause_gc():
             if self.name == "xla" and (limit := memory_limit(graph, self.budget)):
                 make = partial(self.compiled, says=on_print, guard=guard)
-                made = compile_within_limit(graph, limit, capacity, make, self.pipeline)[1]
+                made = compile_within_limit(graph, limit, capacity, make, self.pipeline, dict(self.mesh))[1]
                 if self.on_limit is not None:
                     self.on_limit(limit)
                 return made

@@ -274,3 +274,7 @@ class TimedProgram(Struct, frozen=True, eq=False):
     @property
     def orders(self) -> bool:
         return self.program.orders
+
+    @property
+    def low_memory(self) -> bool:
+        return self.program.low_memory

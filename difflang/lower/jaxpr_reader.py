@@ -7,6 +7,7 @@ as XLA does. The primitives named here are JAX's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from jax.extend.core import Literal as Constant
 from msgspec import Struct
 from msgspec.structs import replace
 
+from difflang.lower.local_shapes import Parts, body_params, carried_parts, pinned_parts, result_parts
 from difflang.lower.source_locations import FRAME_NAME
 
 InstructionKind = Literal[
@@ -56,6 +58,7 @@ class ArrayValue(Struct, frozen=True, eq=False):
     shape: tuple[int, ...]
     source_line: SourceLine | None
     constant: bool = False  # a literal or constant of the program
+    parts: Parts = ()  # into how many parts each axis is split over devices; `bytes` are those of one
 
 
 ArrayValues = list[ArrayValue]
@@ -83,9 +86,12 @@ class Computation(Struct, frozen=True, eq=False):
     gives: ArrayValues
 
 
-def read_jaxpr(jaxpr: Any) -> Computation:
-    """A jaxpr with its calls inlined and without dead instructions."""
-    return eliminate_dead(JaxprReader().computation(jaxpr))
+def read_jaxpr(jaxpr: Any, params: Sequence[Parts] = ()) -> Computation:
+    """A jaxpr with its calls inlined and without dead instructions.
+
+    `params` says into how many parts the axes of its params are split over devices: then bytes are those of one device.
+    """
+    return eliminate_dead(JaxprReader().computation(jaxpr, params))
 
 
 class JaxprReader:
@@ -95,8 +101,8 @@ class JaxprReader:
         self.spread: set[ArrayValue] = set()  # broadcasts of something smaller
         self.constant: set[ArrayValue] = set()  # scalars that are known at compile time
 
-    def computation(self, jaxpr: Any) -> Computation:
-        takes = [array_value(v, None) for v in jaxpr.invars]
+    def computation(self, jaxpr: Any, params: Sequence[Parts] = ()) -> Computation:
+        takes = [array_value(v, None, parts) for v, parts in zip_longest(jaxpr.invars, params, fillvalue=())]
         env: dict[Any, ArrayValue] = dict(zip(jaxpr.invars, takes, strict=True))
         steps: list[JaxprInstruction] = []
         gives = self.equations(jaxpr, env, steps, {}, None)
@@ -113,6 +119,7 @@ class JaxprReader:
         """Append instructions to `steps` and return the results, merging common subexpressions. `place` is the caller's
         line.
         """
+        pins = pinned_parts(jaxpr)
         for v in jaxpr.constvars:
             env[v] = replace(array_value(v, None), constant=True)
         for eqn in jaxpr.eqns:
@@ -127,26 +134,57 @@ class JaxprReader:
             makes = known.get(key) if key is not None else None
             if makes is None:
                 here = source_line(eqn) or place
-                makes = [array_value(v, here) for v in eqn.outvars]
-                self.instruction(eqn, inner, reads, makes, steps)
+                bodies, taken, parts = self.bodies(eqn, inner, [v.parts for v in reads], pins)
+                reads = [self.cut(v, each, steps) for v, each in zip(reads, taken, strict=True)]
+                makes = [array_value(v, here, each) for v, each in zip(eqn.outvars, parts, strict=True)]
+                self.instruction(eqn, bodies, reads, makes, steps)
                 if key is not None:
                     known[key] = makes
             env.update(zip(eqn.outvars, makes, strict=True))
         return [self.read(v, env) for v in jaxpr.outvars]
 
+    def bodies(
+        self, eqn: Any, inner: Any, reads: list[Parts], pins: Mapping[Any, Parts]
+    ) -> tuple[tuple[Computation, ...], list[Parts], list[Parts]]:
+        """The bodies of an equation, and the parts of its operands and results.
+
+        What a loop carries is split if a step leaves it so.
+        """
+        while True:
+            bodies = tuple([self.computation(body, parts) for body, parts in body_params(eqn, inner, reads)])
+            found = result_parts(eqn, reads, [[v.parts for v in body.gives] for body in bodies], pins)
+            after = carried_parts(eqn, reads, found)
+            if after == reads:
+                return bodies, reads, found
+            reads = after
+
+    def cut(self, v: ArrayValue, parts: Parts, steps: list[JaxprInstruction]) -> ArrayValue:
+        """The part of a value that a device needs; of a broadcast it makes no more."""
+        if v.parts == parts:
+            return v
+        part = replace(v, bytes=v.bytes * prod(v.parts) // prod(parts), parts=parts)
+        if v in self.spread:
+            self.spread.add(part)
+            steps.append(JaxprInstruction("made", [], [part], broadcasts=True))
+        else:
+            steps.append(JaxprInstruction("fused", [v], [part], moves=True))
+        return part
+
     def instruction(
-        self, eqn: Any, inner: Any, reads: ArrayValues, makes: ArrayValues, steps: list[JaxprInstruction]
+        self,
+        eqn: Any,
+        bodies: tuple[Computation, ...],
+        reads: ArrayValues,
+        makes: ArrayValues,
+        steps: list[JaxprInstruction],
     ) -> None:
         match eqn.primitive.name, eqn.params:
-            case "while", {"cond_jaxpr": go, "body_jaxpr": body, "cond_nconsts": first, "body_nconsts": second}:
-                parts = (self.computation(go.jaxpr), self.computation(body.jaxpr))
-                steps.append(JaxprInstruction("while", reads, makes, parts, (first, second)))
-            case "scan", {"jaxpr": body, "num_consts": consts, "num_carry": carry}:
-                steps.append(JaxprInstruction("scan", reads, makes, (self.computation(body.jaxpr),), (consts, carry)))
-            case "cond", {"branches": branches}:
-                steps.append(
-                    JaxprInstruction("cond", reads, makes, tuple([self.computation(b.jaxpr) for b in branches]))
-                )
+            case "while", {"cond_nconsts": first, "body_nconsts": second}:
+                steps.append(JaxprInstruction("while", reads, makes, bodies, (first, second)))
+            case "scan", {"num_consts": consts, "num_carry": carry}:
+                steps.append(JaxprInstruction("scan", reads, makes, bodies, (consts, carry)))
+            case "cond", _:
+                steps.append(JaxprInstruction("cond", reads, makes, bodies))
             # An outer product contracts nothing and is fused.
             case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:
                 steps.append(JaxprInstruction("fused", reads, makes, quick=True, moves=True))
@@ -158,8 +196,11 @@ class JaxprReader:
                 )
             case "conv_general_dilated", {"dimension_numbers": numbers}:
                 self.convolution(reads, makes, numbers, steps)
-            case _ if inner is not None:
-                steps.append(JaxprInstruction("call", reads, makes, (self.computation(inner),)))
+            case "sharding_constraint", _:
+                same = reads[0].bytes == makes[0].bytes
+                steps.append(JaxprInstruction("alias" if same else "array", reads, makes))
+            case _ if bodies:
+                steps.append(JaxprInstruction("call", reads, makes, bodies))
             case name, _:
                 self.plain(name, reads, makes, steps)
 
@@ -190,7 +231,9 @@ class JaxprReader:
         lhs = self.with_axis_order(reads[0], axis_order(numbers.lhs_spec, plain), steps)
         rhs = self.with_axis_order(reads[1], axis_order(numbers.rhs_spec, (last, last - 1, *range(last - 1))), steps)
         out = axis_order(numbers.out_spec, plain)
-        made = makes if out == sorted(out) else [ArrayValue(v.bytes, v.shape, v.source_line) for v in makes]
+        made = (
+            makes if out == sorted(out) else [ArrayValue(v.bytes, v.shape, v.source_line, parts=v.parts) for v in makes]
+        )
         steps.append(JaxprInstruction("array", [lhs, rhs], made))
         if made is not makes:
             steps.append(JaxprInstruction("fused", made, makes, moves=True))
@@ -210,9 +253,9 @@ class JaxprReader:
         return number
 
 
-def array_value(v: Any, place: SourceLine | None) -> ArrayValue:
+def array_value(v: Any, place: SourceLine | None, parts: Parts = ()) -> ArrayValue:
     shape = tuple(v.aval.shape)
-    return ArrayValue(prod(shape) * v.aval.dtype.itemsize, shape, place)
+    return ArrayValue(prod(shape) * v.aval.dtype.itemsize // prod(parts), shape, place, parts=parts)
 
 
 def axis_order(axes: Sequence[int], plain: Sequence[int]) -> list[int]:

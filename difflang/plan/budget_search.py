@@ -7,8 +7,9 @@ the closed form in `binomial_schedule`. The best combination is an integer progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from difflang.base.byte_sizes import tightest_limit
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, capacities_used, describe_capacity
-from difflang.lower.lowering_pipeline import COMPILE, finalize_graph
+from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, finalize_graph
 from difflang.ops.control.derivative_operators import vjp
 from difflang.ops.loop.loop_attrs import LoopAttrs
 from difflang.ops.loop.loop_op import loop
@@ -57,6 +58,7 @@ from difflang.plan.split_loop_tail import is_splittable
 if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment
 
+NO_MESH: Mapping[str, int] = MappingProxyType({})  # one device
 UNKNOWN_LENGTH = 4096  # assumed steps of a loop of unknown length
 MAX_TRIES = 12  # integer programs, since policies may take more memory together than one by one
 # Tried in order, until one has a plan within the budget.
@@ -88,24 +90,38 @@ def memory_limit(graph: Graph, budget: int = 0) -> int:
     return tightest_limit(*limits, budget) if limits else 0
 
 
-def plan_memory(graph: Graph, limit: int, capacity: Capacity = INITIAL_CAPACITY) -> MemoryPlan:
-    """The program of a graph within a limit in bytes, 0 for none, as predicted. Errors: DL1012."""
-    planners = BudgetPlanner(graph, capacity)
+def plan_memory(
+    graph: Graph, limit: int, capacity: Capacity = INITIAL_CAPACITY, mesh: Mapping[str, int] = NO_MESH
+) -> MemoryPlan:
+    """The program of a graph within a limit in bytes, 0 for none, as predicted; on a `mesh`, the limit of each device.
+
+    Errors: DL1012.
+    """
+    planners = BudgetPlanner(graph, capacity, mesh=mesh)
     return planners.plan(limit) or planners.refuse(limit)
 
 
 class BudgetPlanner:
     """Plans for one graph, with one segmentation of its straight-line code after the other."""
 
-    def __init__(self, graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE) -> None:
-        self.graph, self.capacity, self.pipeline = graph, capacity, pipeline
+    def __init__(
+        self,
+        graph: Graph,
+        capacity: Capacity,
+        pipeline: Pipeline = COMPILE,
+        mesh: Mapping[str, int] = NO_MESH,
+    ) -> None:
+        self.graph, self.capacity, self.mesh = graph, capacity, mesh
+        self.pipeline = COMPILE_ON_MESH if mesh else pipeline
         self.planners: list[SegmentedPlanner] = []
 
     def __iter__(self) -> Iterator[SegmentedPlanner]:
         for i, cutting in enumerate(SEGMENTATIONS):
             if i == len(self.planners):
                 first = self.planners[0] if i else None
-                self.planners.append(SegmentedPlanner(self.graph, self.capacity, cutting, first, self.pipeline))
+                self.planners.append(
+                    SegmentedPlanner(self.graph, self.capacity, cutting, first, self.pipeline, self.mesh)
+                )
             if i == 0 or self.planners[i].differs:
                 yield self.planners[i]
 
@@ -133,8 +149,9 @@ class SegmentedPlanner:
         cutting: Segmentation = SEGMENTATIONS[0],
         like: SegmentedPlanner | None = None,
         pipeline: Pipeline = COMPILE,
+        mesh: Mapping[str, int] = NO_MESH,
     ) -> None:
-        self.pipeline = pipeline
+        self.pipeline, self.mesh = pipeline, mesh
         self.elaborated, self.capacity, self.cutting = graph, capacity, cutting
         self.like = like
         if like is not None:
@@ -186,7 +203,7 @@ class SegmentedPlanner:
 
     def with_buffers(self, graph: Graph) -> tuple[Graph, BufferAssignment]:
         done = finalize_graph(graph, self.capacity, pipeline=self.pipeline)
-        return done, predict_buffers(done)
+        return done, predict_buffers(done, mesh=self.mesh)
 
     def peak(self, policies: Policies) -> int:
         return self.finalize(policies)[1].peak
@@ -394,8 +411,8 @@ def min_state_policy(eqn: Eqn) -> SavePolicy:
     )
 
 
-def predict_buffers(graph: Graph, *, low_memory: bool = False) -> BufferAssignment:
+def predict_buffers(graph: Graph, *, low_memory: bool = False, mesh: Mapping[str, int] = NO_MESH) -> BufferAssignment:
     """The predicted buffers of a finished graph; see `predict_memory`. Only here is JAX loaded, which traces it."""
     from difflang.runtime.predict_memory import predict_memory
 
-    return predict_memory(graph, low_memory=low_memory)
+    return predict_memory(graph, low_memory=low_memory, mesh=mesh)

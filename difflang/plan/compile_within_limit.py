@@ -6,7 +6,7 @@ plans take too much as well, XLA is told to use the kernel order of least memory
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import isqrt
 from typing import Protocol, TypeVar
@@ -17,7 +17,7 @@ from difflang.ir.graph import Graph
 from difflang.lower.capacity import Capacity
 from difflang.lower.lowering_pipeline import COMPILE
 from difflang.passes.pipelines import Pipeline
-from difflang.plan.budget_search import BudgetPlanner, MemoryPlan, predict_buffers
+from difflang.plan.budget_search import NO_MESH, BudgetPlanner, MemoryPlan, predict_buffers
 
 CHECKS = 6  # programs that are compiled before the smallest plan is
 PROPORTIONAL = 2  # so many misses shrink the aim in proportion, for each kernel order
@@ -47,14 +47,20 @@ class CompileGraph(Protocol[CompiledT]):
 
 
 def compile_within_limit(
-    graph: Graph, limit: int, capacity: Capacity, make: CompileGraph[T], pipeline: Pipeline = COMPILE
+    graph: Graph,
+    limit: int,
+    capacity: Capacity,
+    make: CompileGraph[T],
+    pipeline: Pipeline = COMPILE,
+    mesh: Mapping[str, int] = NO_MESH,
 ) -> tuple[MemoryPlan, T]:
     """The plan of a program within a limit in bytes, 0 for none, and the program that `make` compiles from it.
 
-    If XLA takes more than predicted, the next plan aims lower; if it takes less, one more plan aims higher.
+    If XLA takes more than predicted, the next plan aims lower; if it takes less, one more plan aims higher. On a `mesh`
+    the limit is that of each device.
     Errors: DL1012.
     """
-    planner, compiled = BudgetPlanner(graph, capacity, pipeline), dict[tuple[Graph, bool], T]()
+    planner, compiled = BudgetPlanner(graph, capacity, pipeline, mesh), dict[tuple[Graph, bool], T]()
 
     def compile_plan(plan: MemoryPlan, *, sparing: bool) -> T:
         key = plan.graph, sparing

@@ -7,13 +7,14 @@ operations and adds none, so the two formulas compare well, but they are not tim
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from difflang.ad.expand_derivatives import differentiate
+from difflang.analysis.local_equations import LocalEquations
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
@@ -30,9 +31,10 @@ from difflang.ir.tensor_types import Tensor
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.pipelines import OPTIMIZE, PREPARE_KEEPING_LOOPS
 from difflang.passes.substitute_dims import substitute_graph_dims
-from difflang.plan.budget_search import memory_limit, plan_memory
+from difflang.plan.budget_search import NO_MESH, memory_limit, plan_memory
 from difflang.syntax import tree
 from difflang.tools.derive.derive import DerivativeRequest, DeriveOptions
+from difflang.tools.memory_report import on_each_device
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import DeferCheck
@@ -102,17 +104,23 @@ def equation_count(graph: Graph) -> int:
     return sum(len(inner.eqns) for inner in graphs_postorder(graph)[0])
 
 
-def count_operations(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -> Cost:
+def count_operations(
+    graph: Graph, of_one: Callable[[Eqn], Dim] | None = None, devices: LocalEquations | None = None
+) -> Cost:
     """The sum of `of_one` over the equations of a graph, its operations by default, with loops multiplied out.
 
-    Of the branches of a conditional the most expensive counts.
+    Of the branches of a conditional the most expensive counts. With `devices`, what each of them does is counted.
     """
     of_one = of_one or equation_operations
     done: dict[Graph, Cost] = {}
     for inner in graphs_postorder(graph)[0]:
         total, per_step = 0, False
         for eqn in inner.eqns:
-            cost = region_cost(eqn, [done[region] for region in eqn.regions]) if eqn.regions else Cost(of_one(eqn))
+            if eqn.regions:
+                cost = region_cost(eqn, [done[region] for region in eqn.regions])
+                cost = Cost(cost.count // devices.instances(eqn), cost.per_step) if devices is not None else cost
+            else:
+                cost = Cost(of_one(eqn if devices is None else devices.local(eqn)))
             total, per_step = total + cost.count, per_step or cost.per_step
         done[inner] = Cost(total, per_step)
     return done[graph]
@@ -207,6 +215,7 @@ class CostReport(Struct, frozen=True):
     gradient: ProgramCost | None
     wrt: str
     why: str = ""
+    mesh: Mapping[str, int] = NO_MESH
 
     @property
     def ratio(self) -> float | None:
@@ -221,14 +230,20 @@ class CostReport(Struct, frozen=True):
         return [{"of": name, **asdict(of)} for name, of in rows.items() if of is not None]
 
     def to_json(self) -> dict[str, Any]:
-        return {"what": self.title, "rows": self.table(), "ratio": self.ratio, "why_not": self.why or None}
+        return {
+            "what": self.title,
+            "mesh": dict(self.mesh) or None,
+            "rows": self.table(),
+            "ratio": self.ratio,
+            "why_not": self.why or None,
+        }
 
     def __str__(self) -> str:
         rows = [["", "operations", "bytes", "arguments", "results", "between", "at the peak"]]
         for row in self.table():
             amounts = [format_bytes(row[name]) for name in ("bytes", "arguments", "results", "between", "peak")]
             rows.append([row["of"], f"{row['operations']:,}", *amounts])
-        head = f"{self.title}, as the compiler counts: without times, without fusion"
+        head = f"{self.title}{on_each_device(self.mesh)}, as the compiler counts: without times, without fusion"
         return "\n".join([head, *aligned_rows(rows, (0,)), *self.notes])
 
     @property
@@ -242,10 +257,15 @@ class CostReport(Struct, frozen=True):
         return said
 
 
-def program_cost(graph: Graph) -> ProgramCost:
-    """The cost of a program, under its own memory limit if it has one. Errors: DL1012."""
-    plan = plan_memory(graph, memory_limit(graph))
-    operations, bytes = count_operations(plan.graph), count_operations(plan.graph, equation_bytes)
+def program_cost(graph: Graph, mesh: Mapping[str, int] = NO_MESH) -> ProgramCost:
+    """The cost of a program, under its own memory limit if it has one; on a `mesh`, that of each device.
+
+    Errors: DL1012.
+    """
+    plan = plan_memory(graph, memory_limit(graph), mesh=mesh)
+    devices = LocalEquations(plan.graph, mesh) if mesh else None
+    operations = count_operations(plan.graph, devices=devices)
+    bytes = count_operations(plan.graph, equation_bytes, devices)
     # The planner marks loops that keep less than all residuals.
     rematerializes = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
     account = plan.account

@@ -10,9 +10,11 @@ from msgspec import Struct, field
 from difflang.base.diagnostics import DifflangError
 from difflang.driver.checked_program import CheckedProgram
 from difflang.driver.run_program import load_values
+from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine
-from difflang.tools.cost import CostReport, program_cost
-from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
+from difflang.tools.cost import CostReport, ProgramCost, program_cost
+from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
+from difflang.tools.memory_report import number_checks
 from difflang.tools.trace_call import USAGE as USAGE
 
 
@@ -22,6 +24,7 @@ class CostOptions(Struct, frozen=True):
     argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     words: tuple[str, ...] = ()  # arguments of the program
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None, options: CostOptions) -> CostReport:
@@ -32,7 +35,13 @@ def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None,
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry, "cost")
     refuse_host_function(decl)
-    value = program_cost(function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs)))
+
+    def cost(wrt: str | None) -> ProgramCost:
+        request = EmitRequest("ir", decl.name, options.argument_specs, wrt)
+        call = function_call(checked, decl, request, Session(mesh=checked.session.mesh))
+        return program_cost(number_checks(call, options.mesh), options.mesh)
+
+    value = cost(None)
     wrt, gradient, why = (
         options.wrt if options.wrt is not None else decl.params[0].name if decl.params else None,
         None,
@@ -40,10 +49,9 @@ def function_cost(checked: CheckedProgram, path: Path | None, entry: str | None,
     )
     if wrt is not None:
         try:
-            request = EmitRequest("ir", decl.name, options.argument_specs, wrt)
-            gradient, why = program_cost(function_graph(checked, decl, request)), ""
+            gradient, why = cost(wrt), ""
         except DifflangError as error:
             if options.wrt is not None:
                 raise
             why = error.diagnostics[0].message
-    return CostReport(f"`{decl.name}`", value, gradient, wrt or "", why)
+    return CostReport(f"`{decl.name}`", value, gradient, wrt or "", why, options.mesh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,20 @@ from difflang.base.byte_sizes import format_bytes
 from difflang.base.source import NO_SPAN, line_numbers
 from difflang.base.wording import aligned_rows
 from difflang.driver.checked_program import CheckedProgram
+from difflang.driver.elaborate_call import ElaboratedCall
 from difflang.driver.run_program import load_values
+from difflang.elaborate.context import Session
+from difflang.execution.check_failures import with_check_number
 from difflang.execution.engine import Engine
 from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph
+from difflang.ir.interpreter import discard_text
 from difflang.lower.capacity import INITIAL_CAPACITY, capacities_used, describe_capacity
 from difflang.plan.budget_errors import source_lines
-from difflang.plan.budget_search import MemoryPlan, memory_limit, plan_memory
+from difflang.plan.budget_search import NO_MESH, MemoryPlan, memory_limit, plan_memory
 from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
 from difflang.syntax import tree
-from difflang.tools.emit import EmitRequest, function_graph, refuse_host_function, single_function
+from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
@@ -42,6 +47,7 @@ class MemoryOptions(Struct, frozen=True):
     budget: int = 0
     compiled: bool = False
     words: tuple[str, ...] = ()  # arguments of the program
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class MemoryLine(Struct, frozen=True):
@@ -75,6 +81,7 @@ class MemoryReport(Struct, frozen=True):
     measured: int | None
     capacities: Mapping[str, int]
     memory_ordered: bool = False
+    mesh: Mapping[str, int] = NO_MESH
 
     @property
     def account(self) -> BufferAssignment:
@@ -82,7 +89,7 @@ class MemoryReport(Struct, frozen=True):
 
     def __str__(self) -> str:
         account, before = self.account, self.plan.unplanned
-        head = [f"{self.what}: {format_bytes(account.peak)} at the peak"]
+        head = [f"{self.what}: {format_bytes(account.peak)} at the peak{on_each_device(self.mesh)}"]
         if account is not before:
             head[0] += f", {format_bytes(before.peak)} before planning"
         parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.temporaries)
@@ -115,7 +122,8 @@ class MemoryReport(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         account, before = self.account, self.plan.unplanned
         return {
-            "what": self.what, "limit": self.limit or None, "peak": account.peak, "arguments": account.arguments,
+            "what": self.what, "mesh": dict(self.mesh) or None, "limit": self.limit or None, "peak": account.peak,
+            "arguments": account.arguments,
             "results": account.results, "between": account.temporaries, "measured": self.measured,
             "least_memory_order": self.memory_ordered,
             "room": dict(self.capacities), "before_planning": {"peak": before.peak, "course": before.usage_over_time()},
@@ -126,6 +134,11 @@ class MemoryReport(Struct, frozen=True):
             "greedy": self.plan.greedy, "course": account.usage_over_time(),
             "lines": [line.to_json() for line in self.lines],
         }  # fmt: skip
+
+
+def on_each_device(mesh: Mapping[str, int]) -> str:
+    """What a figure is of, if there is a mesh."""
+    return f" on each device of {', '.join([f'{name} = {size}' for name, size in mesh.items()])}" if mesh else ""
 
 
 def report_memory(
@@ -139,13 +152,21 @@ def report_memory(
 def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:
     """The memory of a function, given the values of its file. Errors: as `report_memory`."""
     refuse_host_function(decl)
-    graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs, options.wrt))
+    request = EmitRequest("ir", decl.name, options.argument_specs, options.wrt)
+    graph = number_checks(function_call(checked, decl, request, Session(mesh=checked.session.mesh)), options.mesh)
     what = f"the gradient of `{decl.name}` with respect to `{options.wrt}`" if options.wrt else f"`{decl.name}`"
-    return graph_memory(graph, what, options.budget, compiled=options.compiled)
+    return graph_memory(graph, what, options.budget, compiled=options.compiled, mesh=options.mesh)
 
 
-def graph_memory(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> MemoryReport:
-    """The memory of a program, named `what` in messages, under a limit.
+def number_checks(call: ElaboratedCall, mesh: Mapping[str, int]) -> Graph:
+    """The graph of a call; on a mesh without the details of failures, which only a second run computes."""
+    return with_check_number(call.graph) if mesh and call.fails else call.graph
+
+
+def graph_memory(
+    graph: Graph, what: str, budget: int = 0, *, compiled: bool = False, mesh: Mapping[str, int] = NO_MESH
+) -> MemoryReport:
+    """The memory of a program, named `what` in messages, under a limit; on a `mesh`, that of each device.
 
     Errors: DL1012 if the limit is exceeded, DL1207 for a limit without a derivative.
     """
@@ -153,18 +174,29 @@ def graph_memory(graph: Graph, what: str, budget: int = 0, *, compiled: bool = F
     if budget and not limit:
         help = "for its gradient, name the parameter: `--wrt`, in Python `wrt`"
         raise make_error("DL1207", f"a limit applies to reverse-mode derivatives, but {what} has none", help=help)
-    plan, measured, ordered = plan_with_xla(graph, limit) if compiled else (plan_memory(graph, limit), None, False)
+    plan, measured, ordered = (
+        plan_with_xla(graph, limit, mesh) if compiled else (plan_memory(graph, limit, mesh=mesh), None, False)
+    )
     texts = {place: span.text for place, span in source_lines(graph).items()}
     return MemoryReport(
-        what, limit, plan, memory_lines(plan, texts), measured, capacities_used(graph, INITIAL_CAPACITY), ordered
+        what,
+        limit,
+        plan,
+        memory_lines(plan, texts),
+        measured,
+        capacities_used(graph, INITIAL_CAPACITY),
+        ordered,
+        mesh,
     )
 
 
-def plan_with_xla(graph: Graph, limit: int) -> tuple[MemoryPlan, int, bool]:
-    """The plan that meets the limit when compiled, XLA's memory, and whether its order of least memory was used."""
-    from difflang.runtime.compile import compile_graph
+def plan_with_xla(graph: Graph, limit: int, mesh: Mapping[str, int]) -> tuple[MemoryPlan, int, bool]:
+    """The plan that meets the limit when compiled, XLA's memory, and whether its order of least memory was used.
 
-    plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
+    Errors: DL0601 for fewer devices than the mesh has.
+    """
+    make = partial(Engine(mesh=tuple(mesh.items())).compiled, says=discard_text)
+    plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, make, mesh=mesh)
     return with_kernel_order(plan, sparing=made.low_memory), made.memory_bytes, made.low_memory
 
 

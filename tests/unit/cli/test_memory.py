@@ -258,3 +258,20 @@ def test_what_is_run_by_the_host_has_no_strategy(tmp_path: Path, attribute: str,
     path.write_text(f"@{attribute}\nhost fn say(x: f64) {{ print(x) }}\n")
     found = CliRunner().invoke(main, ["check", str(path)])
     assert found.exit_code == 1 and f"error[{code}]" in found.stderr and "a `host fn` is not compiled" in found.stderr
+
+
+def test_memory_and_cost_of_each_device(tmp_path: Path) -> None:
+    program = tmp_path / "net.dfl"
+    program.write_text("axes data\nfn loss(w: f32[d], x: f32[n @data, d]) -> f32 = mean((x @ w)^2)\n")
+    words = ["--arg", "n=4096", "--arg", "d=16", f"{program}:loss"]
+    for command, figure in (("memory", "at the peak"), ("cost", "as the compiler counts")):
+        whole, each = [CliRunner().invoke(main, [command, *mesh, *words]) for mesh in ([], ["--mesh", "data=4"])]
+        assert whole.exit_code == each.exit_code == 0, each.output
+        assert "data = 4" in each.output and figure in each.output and "data = 4" not in whole.output
+    found = [
+        json.loads(CliRunner().invoke(main, ["cost", "--json", *mesh, *words]).output)["rows"][1]
+        for mesh in ([], ["--mesh", "data=4"])
+    ]
+    assert found[1]["operations"] < 0.3 * found[0]["operations"] and found[1]["peak"] < 0.3 * found[0]["peak"]
+    refused = CliRunner().invoke(main, ["cost", "--mesh", "data=4", "--work-span", *words[4:]])
+    assert refused.exit_code == 2 and "--work-span runs the function on one device" in refused.output

@@ -187,6 +187,43 @@ def test_a_size_that_the_mesh_does_not_divide() -> None:
         difflang.loads(SOURCE, mesh={"data": 8})
 
 
+DEEP = """
+axes data
+fn step(w: f32[d, d], x: f32[n @data, d]) -> f32[n @data, d] = tanh(x @ w)
+fn deep(w: f32[d, d], x: f32[n @data, d], steps: dim) -> f32 {
+  var y = x
+  for _ in 0..steps { y = step(w, y) }
+  mean(y^2)
+}
+@memory(LIMIT KiB)
+fn limited(w: f32[d, d], x: f32[n @data, d], steps: dim) -> f32 = deep(w, x, steps)
+"""
+
+
+def test_memory_and_costs_are_those_of_each_device() -> None:
+    types = ("f32[8, 8]", "f32[512, 8]")
+    one, four = [difflang.loads(DEEP.replace("LIMIT", "100"), mesh=mesh) for mesh in (None, {"data": 4})]
+    whole, each = [m.deep.memory(*types, steps=20, wrt="w", compiled=True) for m in (one, four)]
+    assert each.account.peak < 0.3 * whole.account.peak
+    assert each.account.peak == pytest.approx(each.measured, rel=0.1)
+    assert "on each device of data = 4" in str(each)
+    whole, each = [m.deep.cost(*types, steps=20) for m in (one, four)]
+    assert each.gradient.operations < 0.27 * whole.gradient.operations
+
+
+def test_a_memory_limit_is_that_of_each_device() -> None:
+    """One device needs 129 KiB at least, each of four 33."""
+    w, x = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8) / 8, np.ones((512, 8), np.float32)
+    four = difflang.loads(DEEP.replace("LIMIT", "120"), mesh={"data": 4})
+    plan = four.limited.memory(w, x, steps=20, wrt="w").plan
+    assert plan.choices and plan.account.peak <= 120 * 1024 < plan.unplanned.peak
+    want = difflang.loads(DEEP.replace("LIMIT", "200")).deep.grad()(w, x, 20)
+    np.testing.assert_allclose(jax.block_until_ready(four.limited.grad()(w, x, 20)), want, rtol=1e-4)
+    for limit, mesh in (("120", None), ("16", {"data": 4})):
+        with pytest.raises(difflang.LimitError, match=r"DL1012.*it needs at least"):
+            difflang.loads(DEEP.replace("LIMIT", limit), mesh=mesh).limited.grad()(w, x, 20)
+
+
 def test_a_run(tmp_path: Path) -> None:
     """What a program prints, its failed checks and its tests are those of one device."""
     program = """
