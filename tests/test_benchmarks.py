@@ -24,6 +24,7 @@ from calls import CALLS  # noqa: E402
 from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
+from weak_scaling import DEVICES, PROGRAMS, figures  # noqa: E402
 
 # The first twin of each program is always compared, the others at night.
 TWINS = [
@@ -180,3 +181,13 @@ def test_steps_are_counted_as_the_tape_is_laid_out() -> None:
     assert memory.taken(memory.Row(100, 10, "")) == 1.0
     few, more = [memory.taken(memory.Row(1_000, 10_000, f"revolve, slots = {slots}")) for slots in (10, 60)]
     assert 1.0 < more < 2.0 < few < 4.0
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.nightly_except("512")
+def test_the_page_about_many_devices_has_the_table(devices: int) -> None:
+    """And no device does or sends more because there are more of them."""
+    page = [
+        " ".join(line.split()) for line in (BENCHMARKS.parent / "docs" / "many-devices.md").read_text().splitlines()
+    ]
+    assert all(" ".join(figures(program, devices)) in page for program in PROGRAMS)
