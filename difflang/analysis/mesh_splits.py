@@ -70,7 +70,7 @@ class MeshSplits:
         self.mesh, self.strict = mesh, strict
         self.moves: list[PredictedCollective] = []
         self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
-        self.lanes: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
+        self.by_device: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
         self.taken: dict[Eqn, list[Split]] = {}  # how other equations take their operands
         self.results: dict[Eqn, list[Split]] = {}  # how results are split
         self.lanes: dict[Eqn, Along] = {}  # along what instances of regions are split
@@ -82,8 +82,7 @@ class MeshSplits:
         outside, self.held = self.held, set()
         for eqn in graph.eqns:
             given = [split_in(env, v) for v in eqn.operands]
-            busy = any(map(any, given)) or eqn.regions or isinstance(eqn.op.movement, Placement)
-            found = self.of_eqn(eqn, given) if busy else [whole_split(r.type) for r in eqn.results]
+            found = self.of_eqn(eqn, given) if busy(eqn, given) else [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
             if busy:
                 self.results[eqn] = found
@@ -200,8 +199,8 @@ class MeshSplits:
         carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
         starts = {s: given[s.operand] for s in flow.slots if s.operand is not None}
         lanes = () if carries else next(filter(None, [lane(eqn, s, starts[s]) for s in starts]), ())
-        if lanes and runs_by_device(eqn):
-            self.lanes[eqn] = lanes
+        if lanes and flow.independent and runs_by_device(eqn):
+            self.by_device[eqn] = lanes
             starts = {s: alone(eqn, s, split, lanes) for s, split in starts.items()}
         whole: set[tuple[RegionSlot, int]] = set()  # axes that are split in one way at first and in another later
         while True:
@@ -378,6 +377,11 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
     return tuple(
         [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
     )
+
+
+def busy(eqn: Eqn, given: Sequence[Split]) -> bool:
+    """Whether an equation may split or move something."""
+    return any(map(any, given)) or bool(eqn.regions) or isinstance(eqn.op.movement, Placement)
 
 
 def split_in(env: Mapping[Value, Split], value: Value) -> Split:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from difflang.analysis.axis_names import AxisNames
 from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, region_params, whole_split
+from difflang.analysis.mesh_splits import MeshSplits, busy, region_params, whole_split
+from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import Placement
@@ -17,9 +18,11 @@ from difflang.ops.arrays.reshard import ANY, Split, reshard
 def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
     """A finished graph that says how results of operations on several elements, and what loops carry, are split.
 
+    Windows are shifted arrays in it.
     An array that is moved goes by the way that costs least: what will be cut is cut first.
     """
-    return SplitPins(mesh).graph(note_index_positions(graph), params)
+    graph = note_index_positions(graph)
+    return SplitPins(mesh).graph(windows_to_shifts(graph, params, mesh), params)
 
 
 class SplitPins:
@@ -109,7 +112,7 @@ class PinnedGraph:
         for slot, split in starts.items():
             if slot.result is not None and slot.operand is not None and split != self.env[old.operands[slot.operand]]:
                 operands[slot.operand] = self.pin(operands[slot.operand], split, old.span)
-        lanes = self.pins.splits.lanes.get(old)
+        lanes = self.pins.splits.by_device.get(old)
         attrs = eqn.attrs if lanes is None else {**eqn.attrs, "along": lanes}
         return Eqn(eqn.op, tuple(operands), eqn.results, attrs, tuple(regions), eqn.span)
 
@@ -120,8 +123,3 @@ class PinnedGraph:
         pinned = Value(value.type, value.home, value.hint)
         self.eqns.append(Eqn(reshard, (value,), (pinned,), {"splits": split, "source": split}, (), span))
         return pinned
-
-
-def busy(eqn: Eqn, given: Sequence[Split]) -> bool:
-    """Whether an equation may split or move something."""
-    return any(map(any, given)) or bool(eqn.regions) or isinstance(eqn.op.movement, Placement)

@@ -15,7 +15,6 @@ from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 from difflang.analysis.entry_splits import entry_splits
 from difflang.analysis.mesh_splits import whole_split
 from difflang.analysis.pin_splits import pin_splits
-from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
@@ -135,7 +134,7 @@ def jit_finished_graph(
     """
     graph, checked = program.finished_graph, program.failure_index
     if params is not None:
-        graph = pin_splits(windows_to_shifts(graph, params, mesh), params, mesh)
+        graph = pin_splits(graph, params, mesh)
 
     def function(*arrays: Array) -> list[Array]:
         found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)

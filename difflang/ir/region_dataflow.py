@@ -37,4 +37,5 @@ class RegionDataflow(Struct, frozen=True):
     slots: tuple[RegionSlot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
     new_consts_at: Position = None  # the position of further consts, among operands and among the params of regions
+    independent: bool = False  # its runs read nothing of each other: devices may run some each, `along` a mesh axis
     never_inlined: bool = False  # its one region is not inlined, though it runs once

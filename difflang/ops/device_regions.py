@@ -14,6 +14,11 @@ def mesh_here(jax: Jax) -> tuple[Any, frozenset[str]]:
     return mesh, frozenset(mesh.axis_names) - frozenset(mesh.manual_axes)
 
 
+def mesh_axes(jax: Jax) -> frozenset[str]:
+    """The axes of that mesh; none on one device."""
+    return mesh_here(jax)[1]
+
+
 def partition_spec(jax: Jax, split: Sequence[tuple[str, ...]], free: frozenset[str]) -> Any:
     """How an array is split, without axes that the mesh does not have."""
     return jax.sharding.PartitionSpec(*[tuple([a for a in along if a in free]) or None for along in split])

@@ -280,12 +280,6 @@ def remaining_axes(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i for i in range(rank) if i not in axes)
 
 
-def mesh_axes(jax: Jax) -> set[str]:
-    """The axes of a mesh along which XLA may split the arrays of the program that is being lowered."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return set(mesh.axis_names) - set(mesh.manual_axes)
-
-
 def is_complex_array(jax: Jax, x: JaxArray) -> bool:
     """Whether a JAX array is complex: for lowerings."""
     return jax.numpy.issubdtype(x.dtype, np.complexfloating)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from difflang.analysis.mesh_splits import MeshSplits, whole_split
-from difflang.analysis.pin_splits import busy
+from difflang.analysis.mesh_splits import MeshSplits, busy, whole_split
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Value
 from difflang.ir.op import Fill, Op

@@ -23,6 +23,7 @@ from difflang.ir.op import (
 )
 from difflang.ir.symbolic_dims import Dim, UnknownSize
 from difflang.ir.tensor_types import BF16, BOOL, BOOLS, F16, F32, FLOATS, I32, NUMBERS, REALS, DType, Tensor
+from difflang.ops.device_regions import mesh_axes
 from difflang.ops.elementwise.comparison_and_logic import eq, gt, lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.roots_and_distances import one_if_zero
@@ -35,7 +36,6 @@ from difflang.ops.op_factories import (
     full_like,
     inactive_op,
     linear_op,
-    mesh_axes,
     remaining_axes,
     tensor_type,
     zeros_of_type,

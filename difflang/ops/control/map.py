@@ -315,6 +315,7 @@ def map_dataflow(eqn: Eqn) -> RegionDataflow:
     return RegionDataflow(
         (*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))),
         repeats=True,
+        independent=True,
         new_consts_at=consts,
     )
 

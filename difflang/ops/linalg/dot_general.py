@@ -14,8 +14,9 @@ from difflang.ir.tensor_types import NUMBERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any
 from difflang.ops.arrays.shape_manipulation import broadcast, transpose
 from difflang.ops.batching_rules import batch_dot
+from difflang.ops.device_regions import mesh_axes
 from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
-from difflang.ops.op_factories import OpExample, mesh_axes, multilinear_op, remaining_axes, tensor_type
+from difflang.ops.op_factories import OpExample, multilinear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
 # Axes of x, and axes of y.
