@@ -28,7 +28,7 @@ def windows_to_shifts(graph: Graph, params: Sequence[Split], mesh: Mapping[str, 
     if not any(e.op in MAKES_WINDOWS for g in graphs_postorder(graph)[0] for e in g.eqns):
         return graph
     kinds = [ParamKind(p.type, split) for p, split in zip(graph.params, params, strict=True)]
-    found = ShiftedGraphs(MeshSplits(mesh)).of(graph, tuple(kinds))
+    found = WindowGraphs(MeshSplits(mesh)).of(graph, tuple(kinds))
     return dce(found.graph) if found.changed else graph
 
 
@@ -44,7 +44,7 @@ class ParamKind(Struct, frozen=True):
     filled: bool = False
 
 
-class ShiftedGraph(Struct, frozen=True):
+class WindowGraph(Struct, frozen=True):
     """A graph of arrays, and for each result the window of it that the old one is."""
 
     graph: Graph
@@ -52,24 +52,24 @@ class ShiftedGraph(Struct, frozen=True):
     changed: bool
 
 
-class ShiftedGraphs:
+class WindowGraphs:
     """The graphs of one program, each once for every kind of its params."""
 
     def __init__(self, analysis: MeshSplits) -> None:
         self.analysis = analysis
-        self.done: dict[tuple[Graph, tuple[ParamKind, ...]], ShiftedGraph] = {}
+        self.done: dict[tuple[Graph, tuple[ParamKind, ...]], WindowGraph] = {}
 
-    def of(self, graph: Graph, params: tuple[ParamKind, ...]) -> ShiftedGraph:
+    def of(self, graph: Graph, params: tuple[ParamKind, ...]) -> WindowGraph:
         key = graph, params
         if key not in self.done:
-            self.done[key] = GraphShifter(self, graph, params).finish(graph)
+            self.done[key] = WindowShifter(self, graph, params).finish(graph)
         return self.done[key]
 
 
-class GraphShifter:
+class WindowShifter:
     """One graph: its equations in order."""
 
-    def __init__(self, graphs: ShiftedGraphs, graph: Graph, params: Sequence[ParamKind]) -> None:
+    def __init__(self, graphs: WindowGraphs, graph: Graph, params: Sequence[ParamKind]) -> None:
         self.graphs = graphs
         self.at = WindowBuilder(graphs.analysis)
         self.uneven: set[Value] = set()  # computed element by element of windows that have no place in common
@@ -96,13 +96,13 @@ class GraphShifter:
             if eqn.op.elementwise and any(v in at.windows or v in self.uneven for v in eqn.operands):
                 self.uneven.add(eqn.results[0])
 
-    def finish(self, old: Graph) -> ShiftedGraph:
+    def finish(self, old: Graph) -> WindowGraph:
         at = self.at
         windows = [None if r in at.values else at.windows[r] for r in old.results]
         windows = [None if w is None or w.beyond is not None else w for w in windows]
         results = [at.value(r) if w is None else w.array for r, w in zip(old.results, windows, strict=True)]
         graph = at.to.finish(results, at.to.params, old.name)
-        return ShiftedGraph(graph, tuple(windows), at.changed)
+        return WindowGraph(graph, tuple(windows), at.changed)
 
     # ---- Parts of what has no place
 
@@ -142,7 +142,7 @@ class GraphShifter:
         analysis.of_regions(eqn, given)
         entering = {s: w for s in slots if (w := self.entering(eqn, s)) is not None}
         filled = {s: n for s in slots if (n := self.entering_number(eqn, s)) is not None}
-        done: list[ShiftedGraph] = []
+        done: list[WindowGraph] = []
         for k, region in enumerate(eqn.regions):
             splits = region_params(eqn, k, analysis.starts[eqn])
             params = [ParamKind(p.type, split) for p, split in zip(region.params, splits, strict=True)]
@@ -196,7 +196,7 @@ def param_of(window: Window, *, item: bool) -> ParamKind:
     return ParamKind(type, window.split[first:], window.starts[first:])
 
 
-def leaves_as(slot: RegionSlot, done: Sequence[ShiftedGraph]) -> Window | None:
+def leaves_as(slot: RegionSlot, done: Sequence[WindowGraph]) -> Window | None:
     """The window that every region gives for an output, if it is at one place."""
     if slot.operand is not None or not slot.returns or None in slot.returns:
         return None
@@ -208,7 +208,7 @@ def leaves_as(slot: RegionSlot, done: Sequence[ShiftedGraph]) -> Window | None:
     return first if all(w is not None and (w.array.type, w.starts, w.split) == kind for w in found) else None
 
 
-def with_cuts(done: ShiftedGraph, old: Graph, k: int, kept: set[tuple[int, int | None]]) -> Graph:
+def with_cuts(done: WindowGraph, old: Graph, k: int, kept: set[tuple[int, int | None]]) -> Graph:
     """The region, which cuts out the windows among its results that do not leave as arrays."""
     cuts = {i: w for i, w in enumerate(done.windows) if w is not None and (k, i) not in kept}
     if not cuts:

@@ -36,7 +36,7 @@ def vectorize_maps(graph: Graph) -> Graph:
     A branch whose condition differs by instance becomes both of its sides and a select. If arrays are split over
     devices, maps that hold a loop of unknown length stay whole: each device runs its instances.
     """
-    return MapVectorizer(whole_only=has_placements(graph), selects=True).graph(graph)
+    return MapVectorizer(selects=True, keep_open_ended=has_placements(graph)).graph(graph)
 
 
 def vectorize_maps_keeping_branches(graph: Graph) -> Graph:
@@ -51,8 +51,9 @@ def vectorize_bounded_maps(graph: Graph) -> Graph:
 
 
 class MapVectorizer:
-    def __init__(self, *, whole_only: bool = False, selects: bool = False) -> None:
+    def __init__(self, *, whole_only: bool = False, selects: bool = False, keep_open_ended: bool = False) -> None:
         self.bounded_only, self.selects = whole_only, selects
+        self.keep_open_ended = whole_only or keep_open_ended
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
         self.dynamic: dict[Graph, bool] = {}
@@ -78,7 +79,7 @@ class MapVectorizer:
         for eqn in graph.eqns:
             operands = tuple([env[v] for v in eqn.operands])
             plain = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
-            if eqn.op is map_ and plain and not (self.bounded_only and self.open_ended(eqn.regions[0])):
+            if eqn.op is map_ and plain and not (self.keep_open_ended and self.open_ended(eqn.regions[0])):
                 results: Sequence[Value] = self.body_vectorizer(builder, eqn, operands).emit_results()
             else:
                 results = builder.copy(eqn, operands)

@@ -86,3 +86,15 @@ def test_wrong_requests(words: list[str], said: str, folder: Path) -> None:
     jax.devices()  # so many there are
     found = CliRunner().invoke(main, ["partition", "net.dfl:loss", *SIZES, *words])
     assert found.exit_code in (1, 2) and said in " ".join(found.output.split())
+
+
+def test_a_transformer_sums_as_often_as_one_split_by_hand() -> None:
+    """Each layer of l sums its heads and its units once over `model`, and once each in the gradient."""
+    example = DOCS.parents[1] / "examples" / "transformer_parallel.dfl"
+    sizes = {"c": 27, "d": 32, "h": 4, "k": 8, "f": 64, "l": 2, "b": 8, "n": 32}
+    words = [word for name, size in sizes.items() for word in ("--arg", f"{name}={size}")]
+    mesh = ("--wrt", "m", "--mesh", "data=2,model=2")
+    report: Any = json.loads(partitioned(f"{example}:loss", *mesh, *words, "--json", "--compile"))
+    for rows in (report["predicted"], report["collectives"]):
+        sums = [(c["bytes"], c["times"]) for c in rows if c["axes"] == ["model"] and c["bytes"] > 1000]
+        assert sums == [(4 * 32 * 32 * 4, 2)] * 4
