@@ -1,20 +1,22 @@
-"""CSV tables of numbers: read into a declared element type, and written."""
+"""CSV tables of numbers: read into a declared element type, and written. `csv_columns` reads columns by their names."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from difflang.base.diagnostics import DifflangError, printable
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.wording import count_of
+from difflang.host.data.cell_values import InvalidCell, parse_numbers
 from difflang.host.data.shortest_decimal import shortest_decimal
-from difflang.ir.tensor_types import DType, numpy_dtype
-from difflang.numerics.decimal_numbers import is_decimal, nearest_floats, overflowed, real_part_dtype
+from difflang.ir.tensor_types import DType
+from difflang.numerics.decimal_numbers import is_decimal
 from difflang.types.type_errors import make_error
 
 
@@ -27,7 +29,7 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
             (span, f"declared with {count_of(rank, 'axis', 'axes')}"),
             help="declare `f32[n, k]`, or `f32[n]` for one column",
         )
-    rows = read_rows(path, name, span)
+    rows = [(line, row) for line, row in csv_rows(path, name, span) if any(map(str.strip, row))]
     width = len(rows[0][1]) if rows else 0
     # A header has no numbers; a row with one is data, and its other cells are errors.
     if rows and not any(is_decimal(cell) for cell in rows[0][1]):
@@ -35,50 +37,40 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
         width = len(rows[0][1]) if rows else width
     for line, row in rows:
         if len(row) != width:
-            raise make_error(
-                "DL0703",
-                f"{name}:{line}: this row has {count_of(len(row), 'column')}, but the others have {width}",
-                (span, "read here"),
-                help=separator_hint(",".join(row)),
-            )
-    if not all(is_decimal(cell) for _, row in rows for cell in row):
-        raise bad_cell_error(name, rows, span)
-    table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
-    return convert_table(name, rows, drop_column_axis(table, rank, name, span), dtype, span)
+            raise row_width_error(name, line, row, width, span)
+    cells = [cell for _, row in rows for cell in row]
+    try:
+        table = parse_numbers(cells, dtype).reshape(len(rows), width)
+    except InvalidCell as error:
+        line, column = rows[error.place // width][0], error.place % width
+        message = f"{name}:{line}: column {column + 1}: {error.reason}"
+        label = f"declared with items of {dtype}"
+        raise make_error("DL0703", message, (span, label), help=separator_hint(cells[error.place])) from None
+    return drop_column_axis(table, rank, name, span)
 
 
-def read_rows(path: Path, name: str, span: Span) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the number of its line. Errors: DL0701."""
-    rows: list[tuple[int, list[str]]] = []
-    start = 1
+def csv_rows(path: Path, name: str, span: Span) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file, each with the number of its line; empty lines are skipped. Errors: DL0701."""
+    line = 1
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # Strict: else a quote without an end takes the rest of the file for one cell.
             reader = csv.reader(file, strict=True)
             for row in reader:
-                if any(cell.strip() for cell in row):
-                    rows.append((start, row))
-                start = reader.line_num + 1
+                if len(row) > 1 or (row and row[0].strip()):
+                    yield line, row
+                line = reader.line_num + 1
     except UnicodeDecodeError as error:
         raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
     except csv.Error as error:
         why = "a quote is not closed" if "end of data" in str(error) else str(error)
-        raise make_error(
-            "DL0701", f"cannot read `{name}`: this is not a csv file", (span, f"line {start}: {why}")
-        ) from None
-    return rows
+        label = (span, f"line {line}: {why}")
+        raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", label) from None
 
 
-def bad_cell_error(name: str, rows: list[tuple[int, list[str]]], span: Span) -> DifflangError:
-    for line, row in rows:
-        for place, cell in enumerate(row, 1):
-            if not is_decimal(cell):
-                shown = cell.strip()[:40]
-                what = f"`{shown}` is not a number" if shown else "this cell is empty"
-                return make_error(
-                    "DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"), help=separator_hint(cell)
-                )
-    return make_error("DL0703", f"{name} is not a table of numbers", (span, "read here"))
+def row_width_error(name: str, line: int, row: list[str], width: int, span: Span) -> DifflangError:
+    message = f"{name}:{line}: this row has {count_of(len(row), 'column')}, but the others have {width}"
+    return make_error("DL0703", message, (span, "read here"), help=separator_hint(",".join(row)))
 
 
 def separator_hint(cell: str) -> str:
@@ -101,65 +93,6 @@ def drop_column_axis(table: np.ndarray, rank: int, name: str, span: Span) -> np.
             help=f"declare `f32[n, {table.shape[1]}]`",
         )
     return table.reshape(-1)
-
-
-def convert_table(
-    name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span
-) -> np.ndarray:
-    """The table in its declared element type; integers must be written as such."""
-    target = numpy_dtype(dtype)
-    if not dtype.is_integer and dtype.kind != "bool":
-        return convert_floats(name, rows, table, dtype, span)
-    # The table was parsed as f64, which is exact for integers up to 2**53 only.
-    if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
-        return read_wide_integers(name, rows, table.shape, dtype, span)
-    if dtype.is_integer:
-        # Compare as floats before the conversion, which would wrap.
-        info = np.iinfo(target)
-        bad = (table != np.floor(table)) | (table < float(info.min)) | (table > float(info.max)) | ~np.isfinite(table)
-    else:
-        bad = (table != 0) & (table != 1)
-    if bad.any():
-        raise invalid_cell_error(name, rows, int(np.flatnonzero(bad)[0]), dtype, span)
-    return table.astype(target)
-
-
-def convert_floats(
-    name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span
-) -> np.ndarray:
-    """The same for a float type: each cell is rounded once, and a finite one is finite."""
-    texts = [cell for _, row in rows for cell in row]
-    found = nearest_floats(texts, table.reshape(-1), real_part_dtype(dtype))
-    if (k := overflowed(texts, found)) is not None:
-        raise invalid_cell_error(name, rows, k, dtype, span)
-    return found.reshape(table.shape).astype(numpy_dtype(dtype))
-
-
-def invalid_cell_error(
-    name: str, rows: list[tuple[int, list[str]]], place: int, dtype: DType, span: Span
-) -> DifflangError:
-    """The error for a cell, counted through all rows: DL0703."""
-    (line, row), column = rows[place // len(rows[0][1])], place % len(rows[0][1])
-    message = f"{name}:{line}: column {column + 1}: `{printable(row[column].strip())[:40]}` is not a valid {dtype}"
-    return make_error("DL0703", message, (span, f"declared with items of {dtype}"))
-
-
-def read_wide_integers(
-    name: str, rows: list[tuple[int, list[str]]], shape: tuple[int, ...], dtype: DType, span: Span
-) -> np.ndarray:
-    """Integers beyond 2**53, each parsed from its text."""
-    info = np.iinfo(numpy_dtype(dtype))
-    numbers: list[int] = []
-    for line, row in rows:
-        for place, written in enumerate(row, 1):
-            text = written.strip()
-            digits = text.lstrip("+-")
-            number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
-            if number is None or not info.min <= number <= info.max:
-                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is not a valid {dtype}"
-                raise make_error("DL0703", message, (span, f"declared with items of {dtype}"))
-            numbers.append(number)
-    return np.array(numbers, numpy_dtype(dtype)).reshape(shape)
 
 
 def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:

@@ -15,21 +15,33 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from difflang.base.source import Span
 from difflang.elaborate.mesh_axes import Layout, declared_layouts, refuse_undivided
 from difflang.host.bindings import HostBindings
 from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, UNNAMED, StoredArrays
+from difflang.host.data.csv_columns import read_csv_columns
 from difflang.host.data.csv_tables import read_csv
 from difflang.host.data.mapped_files import map_array
 from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
+from difflang.host.data.table_columns import READ_OPTIONS, declared_columns, is_table
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver, size_names
-from difflang.types.language_types import KeyType, LangType, SumType, TextType, VariantType, leaf_types, show_type
+from difflang.types.language_types import (
+    KeyType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    VariantType,
+    leaf_types,
+    show_type,
+)
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error, undetermined_generic_error
 
@@ -58,13 +70,18 @@ class FileRead(Struct, frozen=True, eq=False):
 def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The declared type of the value read. Errors: DL0319, DL0704, DL0707."""
     named = given.function.name in ("read_npz", "read_safetensors", "load")
-    given.check_arity(1, 2 if named else 1)
+    given.check_arity(1, 2 if named else 1, READ_OPTIONS if given.function.name == "read_csv" else ())
     for place in range(len(given.items)):
         given.text(place)
     if given.expected_type is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
         raise make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
     type = host.type_of(given.expected_type)
+    if given.function.name == "read_csv" and isinstance(type, RecordType):
+        check_table(given, type, given.expected_type.annotation.span)
+        return type
+    if given.named:
+        raise given.usage_error(given.span, f"options are for arrays of records, but this is {show_type(type)}")
     arrays = given.function.name in ("read_csv", "read_npy", "open_npy")
     if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
@@ -80,6 +97,15 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
         label = given.expected_type.annotation.span, ""
         raise make_error("DL0704", f"a file cannot hold this value: {error}", label, help=error.way) from None
     return type
+
+
+def check_table(given: BuiltinCall, type: RecordType, span: Span) -> None:
+    """Check that a table can have this type. Errors: DL0319, DL0704."""
+    if not is_table(type):
+        way = f"declare `{span.text}[n]`" if not type.axes else ""
+        label = (span, "this is one record" if not type.axes else f"this has {len(type.axes)} axes")
+        raise make_error("DL0704", "a table is an array of records with one axis", label, help=way)
+    declared_columns(given, type, span)
 
 
 def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], HostValue]:
@@ -116,6 +142,11 @@ def file_format(name: str, given: BuiltinCall) -> str:
 
 def read_contents(path: Path, name: str, format: str, type: LangType, given: BuiltinCall) -> StoredArrays:
     """The contents of a file. Errors: DL0703, DL0704, DL0709, and those that `report_read_errors` converts."""
+    if format == "csv" and isinstance(type, RecordType):
+        assert given.expected_type is not None
+        check_table(given, type, given.expected_type.annotation.span)
+        columns = declared_columns(given, type, given.expected_type.annotation.span)
+        return read_csv_columns(path, name, columns, given.span)
     if format == "csv":
         if not isinstance(type, Tensor):
             raise make_error("DL0704", "a csv file is a table", (given.span, f"not {show_type(type)}"))

@@ -1,0 +1,164 @@
+"""The columns of a table: an array of records is read and written column by column, by the names of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from difflang.base.diagnostics import DifflangError
+from difflang.base.fixes import did_you_mean
+from difflang.base.source import Span
+from difflang.host.builtins import BuiltinCall
+from difflang.host.data.cell_values import EMPTY, InvalidCell, parse_bools, parse_dates, parse_numbers
+from difflang.host.data.state_dict import StoredLeaf, UnstorableValue, leaf_paths
+from difflang.ir.tensor_types import F32, F64, I32, I64, Tensor, numpy_dtype
+from difflang.types.language_types import LangType, RecordType, TextType, TupleType, drop_axes, show_type
+from difflang.types.type_errors import make_error
+
+READ_OPTIONS = ("header", "dates", "missing")
+# What stands for no number, beside an empty cell: R writes it.
+NO_NUMBER = ("", "NA")
+DATE_DTYPES = (I32, I64, F32, F64)
+
+
+class Column(Struct, frozen=True):
+    """A column: the path of its field, its name in the file, the type of an item, and where the field is declared."""
+
+    path: str
+    name: str
+    type: StoredLeaf
+    span: Span
+    is_date: bool = False
+    may_miss: bool = False
+
+    def values(self, cells: Sequence[str]) -> np.ndarray:
+        """The cells as values of the declared type; a missing number is NaN. Errors: InvalidCell."""
+        if not isinstance(self.type, Tensor):
+            return self.texts(cells)
+        if not self.may_miss:
+            return self.numbers(cells, self.type)
+        places = [i for i, cell in enumerate(cells) if cell.strip() not in NO_NUMBER]
+        found = np.full(len(cells), np.nan, numpy_dtype(self.type.dtype))
+        try:
+            found[places] = self.numbers([cells[i] for i in places], self.type)
+        except InvalidCell as error:
+            raise InvalidCell(places[error.place], error.reason) from None
+        return found
+
+    def numbers(self, cells: Sequence[str], type: Tensor) -> np.ndarray:
+        if self.is_date:
+            return parse_dates(cells).astype(numpy_dtype(type.dtype))
+        return parse_bools(cells) if type.dtype.kind == "bool" else parse_numbers(cells, type.dtype)
+
+    def texts(self, cells: Sequence[str]) -> np.ndarray:
+        empty = None if self.may_miss else next((i for i, cell in enumerate(cells) if not cell.strip()), None)
+        if empty is not None:
+            raise InvalidCell(empty, EMPTY)
+        return np.array(cells, object)
+
+
+def is_table(type: LangType) -> bool:
+    """Whether it is the type of an array of records with one axis."""
+    return isinstance(type, RecordType) and len(type.axes) == 1 and not type.tangent
+
+
+def table_columns(type: RecordType, span: Span) -> list[Column]:
+    """The columns of an array of records. Errors: DL0704 at `span` for a field that is no column."""
+    item = drop_axes(type, len(type.axes))
+    assert isinstance(item, RecordType)
+    fields = {field.name: field.span for field in item.decl.fields}
+    try:
+        leaves = list(leaf_paths(item))
+    except UnstorableValue as error:
+        raise make_error("DL0704", f"a table cannot hold this value: {error}", (span, ""), help=error.way) from None
+    columns: list[Column] = []
+    for path, leaf in leaves:
+        place = fields[path.partition(".")[0]]
+        if not isinstance(leaf, TextType) and not (isinstance(leaf, Tensor) and not leaf.shape):
+            message = "a column has one number or text in each row"
+            raise make_error("DL0704", message, (place, f"`{path}` is {show_type(leaf)}"), (span, "a table"))
+        columns.append(Column(path, path, leaf, place))
+    return columns
+
+
+def declared_columns(given: BuiltinCall, type: RecordType, span: Span) -> list[Column]:
+    """The columns that a call names. Errors: DL0319, DL0704."""
+    columns = table_columns(type, span)
+    if (header := option_texts(given, "header")) is not None:
+        if len(header) != len(columns):
+            raise given.usage_error(given.named["header"][1], f"write one text for each of {len(columns)} columns")
+        columns = [replace(c, name=c.path if name is None else name) for c, name in zip(columns, header, strict=True)]
+    dates = chosen_columns(given, "dates", columns)
+    missing = chosen_columns(given, "missing", columns)
+    columns = [replace(c, is_date=c.path in dates, may_miss=c.path in missing) for c in columns]
+    for column in columns:
+        check_options(given, column)
+    return columns
+
+
+def check_options(given: BuiltinCall, column: Column) -> None:
+    """Errors: DL0319 for a type that holds no date, or no missing value."""
+    shown = f"`{column.path}` is {show_type(column.type)}"
+    dtype = column.type.dtype if isinstance(column.type, Tensor) else None
+    if column.is_date and dtype not in DATE_DTYPES:
+        raise make_error(
+            "DL0319",
+            f"a date is a number of days since 1970-01-01, but {shown}",
+            (given.named["dates"][1], ""),
+            (column.span, "declared here"),
+            help=f"declare `{column.path}: i32`",
+        )
+    if column.may_miss and dtype is not None and not dtype.is_float:
+        raise make_error(
+            "DL0319",
+            f"{shown}, which has no value for a missing cell",
+            (given.named["missing"][1], ""),
+            (column.span, "declared here"),
+            help=f"declare `{column.path}: f64`: a missing cell is then NaN",
+        )
+
+
+def option_texts(given: BuiltinCall, name: str) -> list[str | None] | None:
+    """The texts of an option, one or a tuple; None for one that only the run knows. Errors: DL0319."""
+    if name not in given.named:
+        return None
+    value, span = given.named[name]
+    parts = value.type.items if isinstance(value.type, TupleType) else (value.type,)
+    texts = [part.value for part in parts if isinstance(part, TextType)]
+    if len(texts) != len(parts):
+        raise given.usage_error(span, f'write texts: `{name} = ("a", "b")`')
+    return texts
+
+
+def chosen_columns(given: BuiltinCall, option: str, columns: Sequence[Column]) -> list[str]:
+    """The fields that an option names. Errors: DL0319 for an unknown one."""
+    names = [name for name in option_texts(given, option) or () if name is not None]
+    known = [c.path for c in columns]
+    for name in names:
+        if name not in known:
+            span = given.named[option][1]
+            way, fixes = did_you_mean(name, known, span)
+            message = f"`{option}` names `{name}`, which is no field"
+            raise make_error("DL0319", message, (span, ""), help=way or f"it has {', '.join(known)}", fixes=fixes)
+    return names
+
+
+def column_place(column: Column, titles: Sequence[str], file: str, span: Span) -> int:
+    """The place of a column among the titles of a file. Errors: DL0706."""
+    count = titles.count(column.name)
+    if count != 1:
+        raise missing_column_error(column, titles, file, span, twice=count > 1)
+    return titles.index(column.name)
+
+
+def missing_column_error(
+    column: Column, titles: Sequence[str], file: str, span: Span, *, twice: bool = False
+) -> DifflangError:
+    what = f"several columns `{column.name}`" if twice else f"no column `{column.name}`"
+    near, _ = did_you_mean(column.name, titles, span)
+    way = f"it has {', '.join(titles[:12]) or 'none'}{', …' if len(titles) > 12 else ''}"
+    helps = f"{near} {way}" if near else way
+    return make_error("DL0706", f"`{file}` has {what}", (span, "read here"), (column.span, "declared here"), help=helps)
