@@ -9,9 +9,19 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
+from difflang.base.text_numbers import text_number
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import pytrees
-from difflang.types.language_types import ClosureType, LangType, RecordType, SumType, TupleType, VariantType, leaf_types
+from difflang.types.language_types import (
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    leaf_types,
+)
 
 
 class StackedLeaves(Struct, frozen=True):
@@ -79,6 +89,8 @@ def widened_sources(type: LangType, whole: LangType, sources: Iterator[LeafSourc
                 for i, option in enumerate(whole.options)
             ]
             return [FilledLeaf(whole.tag_values[chosen]), *[source for part in rest for source in part]]
+        case TextType(value=str() as text), TextType(number=Tensor()):
+            return [FilledLeaf(text_number(text))]
         case SumType(), _:
             raise InternalError(f"{type} is wider than {whole}")
         case _:

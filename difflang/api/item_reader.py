@@ -1,4 +1,4 @@
-"""Reads arrays of records and enums from Python: lists of items, and values whose arrays have the axes of the items."""
+"""Reads arrays of texts, records and enums from Python: lists, and values whose arrays have the axes of the items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ItemReader(LeafReader):
         raise NotImplementedError
 
     def array_parts(self, value: Any, declared: tree.TypeExpr) -> tuple[tree.TypeExpr, int] | None:
-        """The item type and the number of axes, if a value is declared as an array of items."""
+        """The item type and the number of axes, if a value is declared as an array of texts, records or enums."""
         match declared:
             case tree.TypeArray(item=item, axes=axes):
                 return item, len(axes)
@@ -34,7 +34,8 @@ class ItemReader(LeafReader):
                 if name in self.generics:
                     whole = self.generics[name] not in DTYPE_BOUNDS and not isinstance(value, LeafSlot)
                 else:
-                    whole = (decl := self.module.records.get(name)) is not None and not decl.generics
+                    decl = self.module.records.get(name)
+                    whole = name == "str" or (decl is not None and not decl.generics)
                 return (tree.TypeName(declared.span, path), len(axes)) if whole else None
             case _:
                 return None
@@ -75,14 +76,14 @@ class ItemReader(LeafReader):
             del self.leaf_order[before:]
             if len(self.key_positions) > keys:
                 raise self.error("DL1206", f"`{path}[{i}]` contains a key, which an array cannot hold")
-        whole = items[0][0]
+        whole = add_tags(items[0][0])
         for i, (type, _) in enumerate(items):
-            both = least_common_type(Unifier(), whole, type)
+            both = least_common_type(Unifier(), whole, add_tags(type))
             if both is None:
                 found = f"`{path}[{i}]` is {show_type(type)}, but `{path}[0]` is {show_type(items[0][0])}"
                 raise self.error("DL1202", f"the items of an array must have one type: {found}")
             whole = both
-        whole, axis = add_tags(whole), sum(lead.count for lead in self.leading)
+        axis = sum(lead.count for lead in self.leading)
         rows = [widened_sources(type, whole, iter(sources)) for type, sources in items]
         self.leaf_order += [StackedLeaves(column, axis) for column in zip(*rows, strict=True)]
         return add_axes(whole, (len(value),))

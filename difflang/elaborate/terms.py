@@ -152,13 +152,17 @@ class InterpolatedValue(Struct, frozen=True, eq=False):
 
 
 class TextTerm(Struct, frozen=True, eq=False):
-    """A string: its known `value`, or `parts` with run-time values; see `TextType`."""
+    """A string: its known `value`, `parts` with run-time values, or the `number` that the run has; see `TextType`."""
 
     value: str | None
     parts: tuple[str | InterpolatedValue, ...] = ()
+    number: Value | None = None
 
     @property
     def type(self) -> TextType:
+        if self.number is not None:
+            assert isinstance(self.number.type, Tensor)
+            return TextType(number=self.number.type)
         holes = [p if isinstance(p, str) else TextHole(type_of(p.term), p.spec) for p in self.parts]
         return TextType(self.value, tuple(holes))
 
@@ -226,6 +230,8 @@ Term = (
     | UnsetTerm
 )
 UNIT_TERM = Tuple(())
+# What an array of items is, if they are not numbers.
+Items = RecordTerm | SumTerm | TextTerm
 
 
 def type_of(term: Term) -> LangType:
@@ -293,6 +299,8 @@ def leaves(term: Term) -> list[Value]:
             return [leaf for item in term.captures for leaf in leaves(item)]
         case RangeTerm():
             return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
+        case TextTerm(number=Value() as number):
+            return [number]
         case TextTerm():
             return [leaf for p in term.parts if not isinstance(p, str) for leaf in leaves(p.term)]
         case HistoryTerm():
@@ -331,6 +339,8 @@ def build_term(type: LangType, values: Iterator[Value]) -> Term:
             return Closure(type.code, tuple([build_term(t, values) for t in type.captures]))
         case FnType():
             return OpaqueTerm(type)
+        case TextType(number=Tensor()):
+            return TextTerm(None, (), next(values))
         case TextType():
             parts = [
                 p if isinstance(p, str) else InterpolatedValue(build_term(p.type, values), p.spec) for p in type.parts
@@ -365,6 +375,8 @@ def with_leaves(term: Term, values: Iterator[Value]) -> Term:
             return SumTerm(next(values), tuple([with_leaves(t, values) for t in term.parts]))
         case Closure():
             return Closure(term.code, tuple([with_leaves(t, values) for t in term.captures]))
+        case TextTerm(number=Value()):
+            return TextTerm(None, (), next(values))
         case TextTerm():
             parts = [
                 p if isinstance(p, str) else InterpolatedValue(with_leaves(p.term, values), p.spec) for p in term.parts

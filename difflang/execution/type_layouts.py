@@ -9,6 +9,7 @@ from difflang.runtime.record_classes import RecordShape
 from difflang.runtime.value_layouts import (
     FunctionLayout,
     LeafLayout,
+    NumberedTextLayout,
     RangeLayout,
     RecordLayout,
     StaticLayout,
@@ -56,6 +57,8 @@ def layout_of_type(type: LangType, module: str) -> ValueLayout:
             return RecordLayout(shape, part_layouts(fields, module), decl.name, index, type)
         case SumType(options=options):
             return UnionLayout(type.tag_values, part_layouts(options, module), type.tag)
+        case TextType(number=Tensor()):
+            return NumberedTextLayout()
         case TextType(value=value, parts=()):
             return StaticLayout(value or "")
         case TextType():

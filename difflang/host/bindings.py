@@ -22,7 +22,7 @@ from difflang.host.compiled_units import HostUnit, UnitStaging, host_context, st
 from difflang.host.expected_type import ExpectedType
 from difflang.host.hoist_host_calls import HoistedExpr
 from difflang.host.scopes import HostScopes
-from difflang.host.values import HostValue
+from difflang.host.values import HostValue, number_texts
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor, is_scalar_integer
 from difflang.syntax import tree
@@ -298,7 +298,8 @@ class HostBindings(HostScopes, ABC):
         return widen_to_type(cx.builder, drop_static(term), self.variable_type(cx.unifier, name, type_of(term), span))
 
     def held(self, node: tree.Node, value: HostValue, type: LangType) -> HostValue:
-        """A value converted to a sum type with more options."""
+        """A value converted to a sum type with more options, or to numbers of its texts."""
+        value = number_texts(value, type)
         if type == value.type:
             return value
         held = GlobalName(self.module, TEMPORARY)

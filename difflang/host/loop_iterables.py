@@ -108,14 +108,14 @@ def tuple_value(items: Any) -> HostValue:
 
 def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
     """The common type of all items of a loop. Errors: DL0317 if they have none."""
-    type = types[0]
+    type = add_tags(types[0])
     for other in types[1:]:
-        both = least_common_type(Unifier(), type, other)
+        both = least_common_type(Unifier(), type, add_tags(other))
         if both is None:
             found = f"this is {show_type(other)}, but the first was {show_type(type)}"
             raise make_error("DL0317", "the values that a loop yields must have one type", (span, found))
         type = both
-    return add_tags(type)
+    return type
 
 
 def collected_type(item: LangType, length: Dim, span: Span) -> LangType:

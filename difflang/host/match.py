@@ -8,7 +8,7 @@ import numpy as np
 
 from difflang.base.source import Span
 from difflang.elaborate.patterns.match_expressions import read_cases
-from difflang.host.values import HostValue
+from difflang.host.values import HostValue, known_texts
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.syntax import tree
 from difflang.types.join_types import is_array_of_sums, sum_options
@@ -58,7 +58,7 @@ def matches(fit: CheckedPattern, value: HostValue) -> bool:
 def equals_literal(value: HostValue, literal: Any) -> bool:
     """Whether a text or a number equals a literal, converted to the value's type."""
     if not isinstance(value.type, Tensor):
-        return isinstance(value.type, TextType) and value.type.value == literal
+        return isinstance(value.type, TextType) and known_texts(value).type == TextType(str(literal))
     number = value.static if value.leaves is None else value.leaves[0]
     return bool(np.asarray(number) == np.asarray(literal, numpy_dtype(value.type.dtype)))
 

@@ -23,7 +23,7 @@ from difflang.host.call_frames import HostFrame, host_call_error, match_argument
 from difflang.host.expected_type import ExpectedType
 from difflang.host.hoist_host_calls import ControlNode, HoistedExpr, hoist_host_calls
 from difflang.host.loop_iterables import HostIterable, loop_iterable
-from difflang.host.values import HostValue
+from difflang.host.values import HostValue, known_texts
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
@@ -347,7 +347,7 @@ class HostWalk(HostBindings):
         named: dict[str, tuple[HostValue, Span]] = {}
         for arg in args:
             like = expected if arg.name in function.like_result else None
-            value = yield self.value_of(arg.value, like)  # type: ignore[arg-type]
+            value = known_texts((yield self.value_of(arg.value, like)))  # type: ignore[arg-type]
             if arg.name is None:
                 items.append((value, arg.span))
             elif arg.name in named:

@@ -10,9 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
+from difflang.base.text_numbers import text_number
 from difflang.host.data.mapped_files import check_files
+from difflang.ir.tensor_types import Tensor
 from difflang.ops.value_formatting import render_template
-from difflang.types.join_types import has_runtime_text
+from difflang.types.join_types import contains_kind, has_runtime_text
 from difflang.types.language_types import (
     ClosureType,
     LangType,
@@ -77,11 +79,46 @@ def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> 
         raise format_error(spec, str(error), *label) from None
 
 
+def number_texts(value: HostValue, type: LangType) -> HostValue:
+    """The value with its known texts turned into their numbers, where a type of the same structure has numbers."""
+    kept: list[Any] | None = None if value.leaves is None else []
+    found = number_text_types(value.type, type, iter(value.leaves or ()), kept)
+    return HostValue(found, None if kept is None else tuple(kept), value.static)
+
+
+def number_text_types(type: LangType, target: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
+    """The type with numbers of texts; they and the other leaves are appended to `kept`."""
+
+    def each(types: Sequence[LangType], targets: Sequence[LangType]) -> tuple[LangType, ...]:
+        return tuple([number_text_types(t, u, leaves, kept) for t, u in zip(types, targets, strict=True)])
+
+    match type, target:
+        case TextType(number=None, parts=()), TextType(number=Tensor()):
+            if kept is not None:
+                kept.append(np.int32(text_number(type.value or "")))
+            return target
+        case TupleType(), TupleType():
+            return replace(type, items=each(type.items, target.items))
+        case (RecordType(), RecordType()) | (VariantType(), VariantType()):
+            return replace(type, fields=each(type.fields, target.fields))
+        case _:
+            if kept is not None:
+                kept += [next(leaves) for _ in leaf_types(type)]
+            return type
+
+
+def known_texts(value: HostValue) -> HostValue:
+    """The value with each single text known in its type; arrays of texts stay."""
+    return resolve_all_texts(value) if contains_kind(value.type, (TextType,)) else value
+
+
 def resolve_texts(value: HostValue) -> HostValue:
     """The value, with texts that the run produced turned into known texts in its type."""
     # The common case: no copy.
-    if not has_runtime_text(value.type):
-        return value
+    return resolve_all_texts(value) if has_runtime_text(value.type) else value
+
+
+def resolve_all_texts(value: HostValue) -> HostValue:
     kept: list[Any] | None = None if value.leaves is None else []
     type = resolve_text_types(value.type, iter(value.leaves or ()), kept)
     return HostValue(type, None if kept is None else tuple(kept), value.static)
@@ -94,7 +131,7 @@ def resolve_text_types(type: LangType, leaves: Iterator[Any], kept: list[Any] | 
         return tuple([resolve_text_types(t, leaves, kept) for t in types])
 
     match type:
-        case TextType(parts=parts) if parts:
+        case TextType(parts=parts) if parts or (type.number is not None and not type.number.shape):
             return TextType() if kept is None else TextType(render_template(text_template(type), leaves))
         case TupleType():
             return replace(type, items=each(type.items))

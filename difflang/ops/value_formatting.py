@@ -6,17 +6,19 @@ A template is plain data so that it can be an attribute: a tuple of parts, each 
 * `("among", marks, templates)`: the next array is a tag, followed by the arrays of all these templates. The template
 whose mark equals the tag is used; for an array of tags each item is written separately, in brackets;
 * `("text", template, format)`: a nested template with a format;
+* `("texts", format, quoted)`: the next array holds the numbers of texts;
 * `("skip", n)`: the next n arrays are not shown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from difflang.base.text_numbers import numbered_text
 from difflang.ir.array_types import Array
 
 # A string, or one of the tuples above.
@@ -42,6 +44,8 @@ def render_part(part: TemplatePart, arrays: Iterator[Array]) -> str:
     match part:
         case ("number", spec):
             return format_number(np.asarray(next(arrays)), spec)
+        case ("texts", spec, quoted):
+            return format_texts(np.asarray(next(arrays)), spec, quoted=quoted)
         case ("text", template, spec):
             return format_value(render_parts(template, arrays), spec)
         case ("among", marks, templates):
@@ -72,7 +76,7 @@ def count_arrays(template: TextTemplate) -> int:
     found = 0
     for part in template:
         match part:
-            case ("number", _):
+            case ("number", _) | ("texts", _, _):
                 found += 1
             case ("text", inner, _):
                 found += count_arrays(inner)
@@ -83,6 +87,21 @@ def count_arrays(template: TextTemplate) -> int:
             case _:
                 pass
     return found
+
+
+def has_numbered_texts(template: TextTemplate) -> bool:
+    """Whether it shows texts by their numbers, which only this process knows."""
+    for part in template:
+        match part:
+            case ("texts", _, _):
+                return True
+            case ("text", inner, _) if has_numbered_texts(inner):
+                return True
+            case ("among", _, templates) if any(map(has_numbered_texts, templates)):
+                return True
+            case _:
+                pass
+    return False
 
 
 # ---- Numbers
@@ -107,8 +126,21 @@ def format_number(array: Array, spec: str = "") -> str:
     if array.ndim == 0:
         value = array[()]
         return format_value(to_python_value(value), spec) if spec else format_scalar(value)
-    formatter = {"all": (lambda v: format_value(to_python_value(v), spec)) if spec else format_scalar}
-    return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter=formatter)  # type: ignore[call-overload]
+    return array_text(array, (lambda v: format_value(to_python_value(v), spec)) if spec else format_scalar)
+
+
+def format_texts(numbers: Array, spec: str, *, quoted: bool) -> str:
+    """The texts with these numbers, each in a format; those of an array in brackets."""
+
+    def text(number: Any) -> str:
+        found = format_value(numbered_text(int(number)), spec)
+        return f'"{found}"' if quoted else found
+
+    return text(numbers) if numbers.ndim == 0 else array_text(numbers, text)
+
+
+def array_text(array: Array, item: Callable[[Any], str]) -> str:
+    return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter={"all": item})  # type: ignore[call-overload]
 
 
 def to_python_value(value: np.generic | Array) -> HostNumber | str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from difflang.runtime import pytrees
+
+TEXT_FIELDS: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+"""The fields of a record's class that hold texts."""
 
 CountAxes = Callable[[Any], int]
 
@@ -59,7 +63,24 @@ def index_items(value: Any, index: Any, axes: int) -> Any:
         # JAX clamps numbers that are out of range.
         if isinstance(step, (int, np.integer)) and not -size <= step < size:
             raise IndexError(f"index {step} is out of range for {size} items")
-    return pytrees.map_tree(lambda x: pytrees.index_array(x, index), value)
+    return index_texts(pytrees.map_tree(lambda x: pytrees.index_array(x, index), value), index)
+
+
+def index_texts(value: Any, index: Any) -> Any:
+    """A record of arrays with its arrays of texts indexed, which are nested tuples and no leaves."""
+    if type(value) not in TEXT_FIELDS:
+        return value
+    fields = {name: index_texts(part, index) for name, part in vars(value).items()}
+    for name in TEXT_FIELDS[type(value)]:
+        if isinstance(fields[name], tuple):
+            found = np.array(fields[name], object)[index]
+            fields[name] = found if isinstance(found, str) else nested_tuples(found.tolist())
+    return type(value)(**fields)
+
+
+def nested_tuples(texts: Any) -> Any:
+    """Nested lists as nested tuples, which can be compared and hashed."""
+    return tuple(map(nested_tuples, texts)) if isinstance(texts, list) else texts
 
 
 def stack_records(cls: type, records: Sequence[Any], dtypes: Mapping[str, Any]) -> Any:

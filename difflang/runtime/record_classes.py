@@ -14,7 +14,7 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word
-from difflang.runtime.item_access import index_items
+from difflang.runtime.item_access import TEXT_FIELDS, index_items
 from difflang.runtime.pytrees import Tracer, register_node, register_record, to_host
 
 
@@ -74,6 +74,7 @@ def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, .
     cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
     cls.__module__ = shape.module
     cls.__init__ = init_naming_fields(cls.__init__, shape)
+    TEXT_FIELDS[cls] = shape.static
     register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
     return cls
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.partial_equality import PartialEquality
+from difflang.base.text_numbers import numbered_text
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.value_formatting import TextTemplate, render_template
 from difflang.runtime import pytrees
+from difflang.runtime.item_access import nested_tuples
 from difflang.runtime.record_classes import RecordShape, choice_builder
 
 ValueBuilder = Callable[[Iterator[Any]], Any]
@@ -89,6 +92,17 @@ class TextLayout(Struct, frozen=True):
         return "str"
 
 
+class NumberedTextLayout(Struct, frozen=True):
+    """A string, or an array of strings as nested tuples, by numbers of this process: it cannot be stored."""
+
+    @property
+    def leaves(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return "str"
+
+
 class RangeLayout(Struct, frozen=True):
     """A range of two or three leaves."""
 
@@ -109,7 +123,15 @@ class FunctionLayout(Struct, frozen=True, eq=False):
 
 
 ValueLayout = (
-    LeafLayout | TupleLayout | RecordLayout | UnionLayout | StaticLayout | TextLayout | RangeLayout | FunctionLayout
+    LeafLayout
+    | TupleLayout
+    | RecordLayout
+    | UnionLayout
+    | StaticLayout
+    | TextLayout
+    | NumberedTextLayout
+    | RangeLayout
+    | FunctionLayout
 )
 UNIT_LAYOUT = TupleLayout(())
 
@@ -221,6 +243,8 @@ def value_builder(
             return lambda leaves: value
         case TextLayout(template=template, leaves=n):
             return lambda leaves: fill_template(template, [next(leaves) for _ in range(n)])
+        case NumberedTextLayout():
+            return lambda leaves: texts_of_numbers(next(leaves))
         case RangeLayout(leaves=n):
             return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
         case FunctionLayout(function_info=of, leaves=n):
@@ -295,11 +319,23 @@ def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuild
 
 def fill_template(template: TextTemplate, leaves: list[Any]) -> str:
     """A string formatted from leaves. Errors: DL1206 inside a JAX transformation, where its numbers are unknown."""
+    refuse_tracers(leaves)
+    return render_template(template, leaves)
+
+
+def texts_of_numbers(numbers: Any) -> Any:
+    """The text with a number, or nested tuples of texts for an array of numbers. Errors: DL1206 as `fill_template`."""
+    refuse_tracers([numbers])
+    array = np.asarray(numbers)
+    texts = np.array([numbered_text(n) for n in array.ravel().tolist()], object)
+    return nested_tuples(texts.reshape(array.shape).tolist())
+
+
+def refuse_tracers(leaves: list[Any]) -> None:
     if pytrees.has_tracers(leaves):
         message = "this returns a text that is known only at run time, which cannot be inside a JAX transformation"
         way = "return the numbers, and format the text outside"
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
-    return render_template(template, leaves)
 
 
 def field_or_none(value: Any, name: str) -> Any:

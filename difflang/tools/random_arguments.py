@@ -21,6 +21,7 @@ from difflang.types.language_types import (
     LangType,
     RecordType,
     SumType,
+    TextType,
     TupleType,
     VariantType,
     leaf_types,
@@ -137,6 +138,8 @@ def sample_leaves(rng: np.random.Generator, type: LangType, drawing: SamplingRan
             return [sample_key(rng)]
         case TupleType(items=items) | RecordType(fields=items) | VariantType(fields=items):
             return [leaf for t in items for leaf in sample_leaves(rng, t, drawing)]
+        case TextType(number=Tensor(shape=shape)):
+            return [np.zeros([n for n in shape if isinstance(n, int)], np.int32)]
         case SumType():
             return sample_sum(rng, type, drawing)
         case _:

@@ -18,7 +18,7 @@ from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
 from difflang.tools.emit import transitive_effects, typed_signature
 from difflang.types.dtype_variables import DTYPE_BOUNDS
-from difflang.types.language_types import LangType, RecordType, SumType, TextType, TupleType, VariantType
+from difflang.types.language_types import LangType, RecordType, SumType, TextType, TupleType, VariantType, array_axes
 from difflang.types.module_scope import ModuleScope
 
 STUB_HEADER = "# Written by `difflang stubs`"
@@ -308,7 +308,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
                 return self.class_name(decl) if not type.tangent else "_t.Any"
             case SumType(variants=(first, *_)):
                 return self.class_name(first.decl) if not first.tangent else "_t.Any"
-            case TextType():
+            case TextType() if not array_axes(type):
                 return "str"
             case _:
                 return "_t.Any"

@@ -23,6 +23,7 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    array_axes,
     leaf_types,
     tangent_type,
 )
@@ -44,6 +45,8 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
         case TupleType(), TupleType() if a.closure is None or b.closure is None:
             items = join_all(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
+        case TextType(), TextType():
+            return join_texts(a, b)
         case RecordType(), RecordType() if unifier.same_record(a, b):
             fields = join_all(unifier, a.fields, b.fields)
             return None if fields is None else replace(a, fields=fields, args=merge_args(a.args, b.args))
@@ -51,6 +54,12 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
             return join_sums(unifier, a, b)
         case _:
             return None
+
+
+def join_texts(a: TextType, b: TextType) -> LangType | None:
+    """The type of a text that is one of two: its number, if the run has the number of one and knows the other."""
+    numbers = [t.number for t in (a, b) if t.number is not None and not t.number.shape]
+    return TextType(number=numbers[0]) if len(numbers) == 1 and not a.parts and not b.parts else None
 
 
 def option_class(type: LangType) -> type[LangType] | None:
@@ -80,10 +89,10 @@ def is_assignable(unifier: Unifier, a: LangType, b: LangType) -> bool:
 
 
 def erase_texts(type: LangType) -> LangType:
-    """The type with the values of all texts forgotten."""
+    """The type with the values of all texts forgotten; arrays of texts stay."""
     match type:
         case TextType():
-            return TextType()
+            return type if array_axes(type) else TextType()
         case TupleType():
             return replace(type, items=tuple(map(erase_texts, type.items)))
         case RecordType() | VariantType():

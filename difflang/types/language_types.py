@@ -161,16 +161,18 @@ class TextHole(Struct, frozen=True):
 
 
 class TextType(Struct, frozen=True):
-    """A string: its `value` is known at compile time, or it has `parts` with run-time values.
+    """A string: its `value` is known at compile time, it has `parts` with run-time values, or the run has its number.
 
-    It has neither if only its declaration is known.
+    The numbers of an array of strings have its axes; see `text_numbers`. A string of which only the declaration is
+    known has none of these.
     """
 
     value: str | None = None
     parts: tuple[str | TextHole, ...] = ()
+    number: Tensor | None = None
 
     def __str__(self) -> str:
-        return "str"
+        return f"str[{', '.join(map(str, axes))}]" if (axes := array_axes(self)) else "str"
 
 
 class KeyType(Struct, frozen=True):
@@ -286,6 +288,8 @@ def map_tensors(
             return replace(type, fields=tuple(map(mapped, type.fields)))
         case SumType():
             return SumType(tuple(map(mapped, type.options)), change(type.tag))
+        case TextType(number=Tensor() as number):
+            return TextType(number=change(number))
         case TextType(parts=parts) if parts:
             return TextType(None, tuple([p if isinstance(p, str) else TextHole(mapped(p.type), p.spec) for p in parts]))
         case ClosureType():
@@ -297,14 +301,31 @@ def map_tensors(
 
 
 def add_tags(type: LangType) -> LangType:
-    """The type with a tag for every enum and function, known ones too: the item type of an array."""
+    """The type with a tag for every enum and function, and a number for every text, known ones too: the item type of an
+    array.
+    """
     match type:
         case TupleType():
             return replace(type, items=tuple(map(add_tags, type.items)))
         case RecordType():
             return replace(type, fields=tuple(map(add_tags, type.fields)))
         case VariantType() | ClosureType():
-            return SumType((type,))
+            return SumType((number_texts(type),))
+        case _:
+            return number_texts(type)
+
+
+def number_texts(type: LangType) -> LangType:
+    """The type with a number for every text in it, known ones too."""
+    match type:
+        case TextType(number=None):
+            return TextType(number=TAG)
+        case TupleType():
+            return replace(type, items=tuple(map(number_texts, type.items)))
+        case RecordType() | VariantType():
+            return replace(type, fields=tuple(map(number_texts, type.fields)))
+        case SumType():
+            return replace(type, options=tuple(map(number_texts, type.options)))
         case _:
             return type
 
@@ -320,8 +341,10 @@ def add_axes(type: LangType, axes: tuple[Dim, ...]) -> LangType:
 
 
 def array_axes(type: LangType) -> tuple[Dim, ...]:
-    """The axes of an array: of numbers, of records, or of enums or functions; none for another value."""
+    """The axes of an array: of numbers, of records, of enums or functions, or of texts; none for another value."""
     match type:
+        case TextType(number=Tensor(shape=axes)):
+            return axes
         case Tensor(shape=axes) | RecordType(axes=axes) | SumType(tag=Tensor(shape=axes)):
             return axes
         case _:
@@ -371,6 +394,8 @@ def leaf_types(type: LangType) -> list[Tensor]:
             return [type.tag, *[leaf for t in type.options for leaf in leaf_types(t)]]
         case ClosureType():
             return [leaf for t in type.captures for leaf in leaf_types(t)]
+        case TextType(number=Tensor() as number):
+            return [number]
         case TextType():
             return [leaf for p in type.parts if not isinstance(p, str) for leaf in leaf_types(p.type)]
         case KeyType():

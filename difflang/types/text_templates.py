@@ -28,6 +28,8 @@ from difflang.types.type_errors import make_error
 def text_template(type: LangType, spec: str = "") -> TextTemplate:
     """The template of a type, filled by the arrays of `leaf_types(type)`. `spec` is a format such as `.3f`."""
     match type:
+        case TextType(number=Tensor(shape=axes)):
+            return (("texts", spec, bool(axes)),)
         case TextType():
             said = string_template(type)
             return (("text", said, spec),) if spec else said
@@ -57,6 +59,8 @@ def value_template(type: LangType, spec: str) -> TextTemplate:
             return bracket_template(f"{name}(", field_templates(type, spec)) if type.fields else (name,)
         case SumType():
             return (("among", type.tag_values, tuple([value_template(t, spec) for t in type.options])),)
+        case TextType(number=Tensor()):
+            return (("texts", spec, True),)
         case TextType():
             return join_templates(['"', string_template(type), '"'])
         case _:

@@ -103,7 +103,7 @@ class TypeResolver(Struct):
                 raise self.unknown_error(written.span, ".".join(path))
 
     def array_parts(self, written: tree.TypeExpr) -> tuple[tree.TypeExpr, Axes] | None:
-        """The item type and the axes of an array of records, enums or values of a generic type; None for other types.
+        """The item and axes of an array of texts, records, enums or values of a generic type; None for other types.
 
         Errors: DL0355 for axes that belong into the brackets of the item, and for `..s`.
         """
@@ -127,12 +127,12 @@ class TypeResolver(Struct):
         return decl is not None and bool(decl.generics)
 
     def names_item(self, name: str) -> bool:
-        """Whether it names a record or an enum without generics, or a generic of whole types."""
+        """Whether it names texts, a record or an enum without generics, or a generic of whole types."""
         if name in self.generics:
             whole = self.generics[name] not in DTYPE_BOUNDS
             return whole and not isinstance(self.bound.get(name), (DType, int, Poly, AxisSpread, tuple))
         decl = self.records(name)
-        return decl is not None and not decl.generics and name not in DTYPES
+        return name == "str" or (decl is not None and not decl.generics and name not in DTYPES)
 
     def resolve_name(self, written: tree.TypeName, name: str) -> LangType:
         if name in self.generics or name in self.bound:
@@ -201,7 +201,7 @@ class TypeResolver(Struct):
             self.check_splits(written)
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
-        if record is None and name in ("str", "key", "dim"):
+        if record is None and name in ("key", "dim"):
             raise make_error("DL0355", f"there are no arrays of `{name}`", (written.span, "it has no axes"))
         if record is None:
             raise self.unknown_error(written.span, name)

@@ -20,6 +20,7 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    array_axes,
     show_type,
 )
 
@@ -165,9 +166,13 @@ class Unifier:
 
     def same_text(self, a: TextType, b: TextType) -> bool:
         """Whether two texts are equal apart from run-time values, as far as they are known."""
+        if a.number is not None and b.number is not None:
+            return self.same(a.number, b.number)
         declared = TextType()
         if declared in (a, b):
-            return True
+            return not array_axes(a) and not array_axes(b)
+        if a.number is not None or b.number is not None:
+            return False
         return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.same_hole, a.parts, b.parts))
 
     def same_hole(self, a: str | TextHole, b: str | TextHole) -> bool:

@@ -13,7 +13,7 @@ from difflang.elaborate.arrays.subscripts import IndexMask, SubscriptPart, Subsc
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import broadcast_shape, broadcast_to
 from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, leaves, term_from_leaves
+from difflang.elaborate.terms import Array, Items, Term, leaves, term_from_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly
@@ -27,7 +27,7 @@ from difflang.types.unify import unify_dtypes
 @elaborates(tree.Index)
 def index_expression(cx: ElabContext, e: tree.Index) -> Walk[Term]:
     base = yield elaborate(cx, e.base)
-    if isinstance(base, (RecordTerm, SumTerm)) and is_structured_array(base):
+    if isinstance(base, Items) and is_structured_array(base):
         return index_items(cx, base, (yield evaluate_subscripts(cx, e, item_grid(cx, base, e.span), base)))
     subs: Subscripts = yield evaluate_subscripts(cx, e, base)
     return read_indexed(cx, subs)
@@ -167,10 +167,10 @@ def are_adjacent(axes: tuple[int, ...]) -> bool:
     return all(b - a == 1 for a, b in pairwise(axes))
 
 
-# ---- Arrays of records, enums and functions
+# ---- Arrays of texts, records, enums and functions
 
 
-def index_items(cx: ElabContext, term: RecordTerm | SumTerm, subs: Subscripts) -> Term:
+def index_items(cx: ElabContext, term: Items, subs: Subscripts) -> Term:
     """The items at these subscripts of the `item_grid`: read in every leaf, whose further axes stay whole."""
     rank = len(array_axes(term.type))
     found = [read_indexed(cx, leaf_subscripts(cx, subs, leaf)) for leaf in leaves(term)]
@@ -180,7 +180,7 @@ def index_items(cx: ElabContext, term: RecordTerm | SumTerm, subs: Subscripts) -
     return term_from_leaves(replace_leading_axes(term.type, rank, lead), [f.value for f in found])
 
 
-def further_rank(term: RecordTerm | SumTerm, rank: int) -> int:
+def further_rank(term: Items, rank: int) -> int:
     """The number of axes of the first leaf of one item."""
     return leaf_types(term.type)[0].rank - rank
 

@@ -17,13 +17,12 @@ from difflang.elaborate.expressions.broadcasting import as_array
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
 from difflang.elaborate.patterns.sum_types import widen_to_type
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, Tuple, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import Array, Items, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.types.join_types import least_common_type
 from difflang.types.language_types import LangType, add_axes, add_tags, array_axes, drop_axes, leaf_types, show_type
 from difflang.types.type_errors import make_error
 
 SpannedTerm = tuple[Term, Span]
-Items = RecordTerm | SumTerm
 BuiltinBody = Callable[[ElabContext, CallArgs, str], Term]
 
 

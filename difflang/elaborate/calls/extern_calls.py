@@ -133,7 +133,7 @@ def unsupported_part(type: LangType, *, text: bool) -> str:
         case RangeType() | HistoryType():
             return show_type(type)
         case TextType():
-            return "" if text and not type.parts else "a text"
+            return "" if text and not type.parts and type.number is None else "a text"
         case TupleType(items=inner) | SumType(options=inner) | RecordType(fields=inner) | VariantType(fields=inner):
             return next((found for t in inner if (found := unsupported_part(t, text=text))), "")
         case _:

@@ -8,7 +8,7 @@ from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.reports.operand_mismatches import broadcast_error
-from difflang.elaborate.terms import Array, HistoryTerm, PoisonTerm, Term, type_of
+from difflang.elaborate.terms import Array, HistoryTerm, PoisonTerm, Term, TextTerm, type_of
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.types.language_types import AxisSpread, show_type
@@ -23,6 +23,8 @@ def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a
         raise AlreadyReported
     if isinstance(term, HistoryTerm):
         way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quote_source(span, 'h')} => v)`"
+    if isinstance(term, TextTerm) and term.number is not None:
+        way = "compare texts by `==`; host statements get numbers for them by `codes`"
     raise cx.error("DL0313", f"expected {what} here", span, f"this is {show_type(type_of(term))}", way)
 
 

@@ -16,7 +16,7 @@ from difflang.elaborate.patterns.structured_arrays import is_structured_array, i
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
 from difflang.elaborate.statements.iterables import as_iterable
 from difflang.elaborate.statements.loop_iterable import LoopIterable
-from difflang.elaborate.terms import Array, Closure, RangeTerm, RecordTerm, SumTerm, Term
+from difflang.elaborate.terms import Array, Closure, Items, RangeTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
@@ -192,7 +192,7 @@ def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[D
         return None  # bound inside the body: other arrays determine the extent
     finally:
         cx.failure_word.term, cx.root.draw_count = before_word, draws
-    if isinstance(base, (RecordTerm, SumTerm)) and is_structured_array(base):
+    if isinstance(base, Items) and is_structured_array(base):
         base = item_grid(cx, base, e.span)
     if not isinstance(base, Array):
         return None

@@ -111,9 +111,13 @@ def map_sequentially(
 def check_item_type(type: LangType, span: Span) -> None:
     """Errors: DL0327 for texts with run-time parts, DL0313 for keys and ranges, which cannot be items of an array."""
     if has_runtime_text(type):
-        way = "print the text there, or create it from an item of the array where you need it"
+        way = (
+            "print the text there, or create it from an item of the array where you need it; a host loop can `yield` it"
+        )
         label = (span, "the content of this text is known only at run time")
-        raise make_error("DL0327", "an array cannot hold texts", label, help=way)
+        raise make_error(
+            "DL0327", "a compiled function cannot put a text with run-time parts into an array", label, help=way
+        )
     if contains_kind(type, (KeyType, RangeType)):
         raise make_error("DL0313", "an array cannot hold keys or ranges", (span, f"an item is {show_type(type)}"))
 

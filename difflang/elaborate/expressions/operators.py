@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.base.text_numbers import text_number
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.constant_folding import division_by_zero, emit_folded
@@ -12,13 +13,13 @@ from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.reports.operand_mismatches import declaration_labels, dtype_mismatch_error, quote_or_this
 from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.statements.branches import BranchSide, elaborate_side, emit_cond
-from difflang.elaborate.statements.printing import static_text
+from difflang.elaborate.statements.printing import runtime_text_error, static_text
 from difflang.elaborate.statements.regions import assigned_variables
 from difflang.elaborate.terms import Array, Term, TextTerm
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, Tensor
+from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
@@ -171,10 +172,23 @@ def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term,
     if isinstance(left, TextTerm) and isinstance(right, TextTerm):
         if op not in ("==", "!="):
             raise cx.error("DL0313", "texts can only be compared with == and !=", span)
+        if left.number is not None or right.number is not None:
+            numbers = [number_of_text(cx, x, at) for x, at in zip((left, right), spans, strict=True)]
+            return elementwise(cx, COMPARISONS[op], span, numbers, spans)
         texts = [static_text(x, at, "a compared text") for x, at in zip((left, right), spans, strict=True)]
         answer = (texts[0] == texts[1]) == (op == "==")
         return cx.literal_array(answer, span, BOOL, answer)
     return elementwise(cx, COMPARISONS[op], span, (left, right), spans)
+
+
+def number_of_text(cx: ElabContext, text: TextTerm, span: Span) -> Array:
+    """The number of a text, or those of an array of texts. Errors: DL0305 for a text with run-time parts."""
+    if text.number is not None:
+        return Array(text.number)
+    if text.parts:
+        raise runtime_text_error(span, "a compared text")
+    number = text_number(text.value or "")
+    return cx.literal_array(number, span, I32, number)
 
 
 # ---- The matrix product

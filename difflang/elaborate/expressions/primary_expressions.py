@@ -39,6 +39,7 @@ from difflang.elaborate.terms import (
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, Tensor, numpy_dtype
 from difflang.ops.value_formatting import format_number, format_value
@@ -154,7 +155,7 @@ def elaborate_array(cx: ElabContext, e: tree.ArrayExpr) -> Walk[Term]:
     for item in e.items:
         terms.append((yield elaborate(cx, item)))
     spans = [item.span for item in e.items]
-    if isinstance(terms[0], (Closure, RecordTerm, VariantTerm, SumTerm)):
+    if isinstance(terms[0], (Closure, RecordTerm, VariantTerm, SumTerm, TextTerm)):
         return stack_values(cx, terms, spans, e.span)
     parts = [as_array(cx, term, at) for term, at in zip(terms, spans, strict=True)]
     whole = stack_arrays(cx, e.span, parts, tuple(spans))
@@ -270,6 +271,8 @@ def interpolated_parts(value: Term, part: tree.Interpolation) -> Sequence[str | 
     match value:
         case TextTerm(value=str() as text):
             return (format_value(text, part.format),)
+        case TextTerm(number=Value()):
+            return (InterpolatedValue(value, part.format),)
         case TextTerm(parts=()):
             return None
         case TextTerm(parts=parts) if not part.format:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from difflang.base.source import Span
+from difflang.base.text_numbers import text_number
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.elementwise import elementwise
 from difflang.elaborate.statements.branches import MatchArm, binary_switch
@@ -148,6 +149,9 @@ def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span
 
 def equals_literal(cx: ElabContext, term: Array | TextTerm, literal: object, span: Span) -> Value | bool:
     """The test whether a number, a bool or a text equals a literal."""
+    if isinstance(term, TextTerm) and term.number is not None:
+        number = cx.emit("const", span, value=text_number(str(literal)), type=term.number.type)
+        return cx.emit("eq", span, term.number, number)
     if isinstance(term, TextTerm):
         return static_text(term, span, "a matched text") == literal
     if isinstance(literal, bool):

@@ -1,4 +1,5 @@
-"""Arrays of structured values: of records, and of enum values or functions, which have an array of tags beside.
+"""Arrays of structured values: of records, of texts by their numbers, and of enum values or functions, which have an
+array of tags beside.
 
 Each leaf of an item is one array, whose first axes are those of the array of items.
 """
@@ -12,27 +13,26 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.map_equations import check_item_type, emit_map
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.statements.loop_iterable import item_iterable, zip_iterables
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, Tuple, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import Array, Items, SumTerm, Term, TextTerm, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.types.join_types import least_common_type
-from difflang.types.language_types import LangType, add_axes, add_tags, array_axes, leaf_types, show_type
+from difflang.types.language_types import add_axes, add_tags, array_axes, leaf_types, show_type
 from difflang.types.type_errors import make_error
 
 
 def stack_values(cx: ElabContext, terms: Sequence[Term], spans: Sequence[Span], span: Span) -> Term:
     """`[Circle(1.0), Empty]`, `[p, q]`, `[sin, cos]`: items of one common type. Errors: DL0317 for unrelated types."""
-    type: LangType = type_of(terms[0])
+    # Even equal variants and texts get a tag or number: later assignments may store another one.
+    type = add_tags(type_of(terms[0]))
     for term, at in zip(terms, spans, strict=True):
-        both = least_common_type(cx.unifier, type, type_of(term))
+        check_item_type(type_of(term), at)
+        both = least_common_type(cx.unifier, type, add_tags(type_of(term)))
         if both is None:
             labels = (at, f"this is {show_type(type_of(term))}"), (spans[0], f"this is {show_type(type)}")
             raise make_error("DL0317", "the items of an array must have one type", *labels)
         type = both
-    check_item_type(type, span)
-    # Even equal variants get a tag: later assignments may store another one.
-    type = add_tags(type)
     rows = [leaves(widen_to_type(cx.builder, term, type)) for term in terms]
     columns = [stack_column(cx, [row[i] for row in rows], t, span) for i, t in enumerate(leaf_types(type))]
     return term_from_leaves(add_axes(type, (len(terms),)), columns)
@@ -44,8 +44,8 @@ def stack_column(cx: ElabContext, values: Sequence[Value], type: Tensor, span: S
 
 
 def is_structured_array(term: Term) -> bool:
-    """Whether it is an array of records, enums or functions."""
-    return isinstance(term, (RecordTerm, SumTerm)) and bool(array_axes(term.type))
+    """Whether it is an array of texts, records, enums or functions."""
+    return isinstance(term, Items) and bool(array_axes(term.type))
 
 
 def is_sum_array(term: Term) -> bool:
@@ -53,10 +53,12 @@ def is_sum_array(term: Term) -> bool:
     return isinstance(term, SumTerm) and is_structured_array(term)
 
 
-def item_grid(cx: ElabContext, term: RecordTerm | SumTerm, span: Span) -> Array:
+def item_grid(cx: ElabContext, term: Items, span: Span) -> Array:
     """An array of numbers with the axes of an array of items, to read subscripts against."""
     if isinstance(term, SumTerm):
         return Array(term.tag)
+    if isinstance(term, TextTerm):
+        return Array(leaves(term)[0])
     return Array(cx.emit("const", span, value=0, type=Tensor(I32, term.type.axes)))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
+from difflang.base.text_numbers import text_number
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.scope import LocalBinding
@@ -21,6 +22,7 @@ from difflang.elaborate.terms import (
     RecordTerm,
     SumTerm,
     Term,
+    TextTerm,
     Tuple,
     UnsetTerm,
     VariantTerm,
@@ -82,6 +84,8 @@ def widen_to_type(builder: Builder, term: Term, type: LangType) -> Term:
             return record_of_fields(type, widen_each(builder, term.fields, type.fields))
         case VariantTerm(), VariantType():
             return variant_of_fields(type, widen_each(builder, term.fields, type.fields))
+        case TextTerm(number=None), TextType(number=Tensor() as number):
+            return TextTerm(None, (), builder.const(text_number(term.value or ""), number))
         case Closure(), ClosureType():
             return Closure(term.code, widen_each(builder, term.captures, type.captures))
         case _:

@@ -31,7 +31,7 @@ from difflang.elaborate.expressions.operators import ARITHMETIC
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.statements.write_logs import NotScatterable
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import Array, Items, Term, leaves, term_from_leaves, type_of
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.types.join_types import least_common_type
@@ -69,18 +69,18 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
 
 def assign_elements(cx: ElabContext, base: Term, subs: Subscripts, value: Term, span: Span) -> Term:
     """The array with a part replaced, or the array of items with some items replaced."""
-    if isinstance(base, (RecordTerm, SumTerm)):
+    if isinstance(base, Items):
         return assign_items(cx, base, subs, value, span)
     return assign_indexed(cx, subs, value, span)
 
 
-def assign_items(cx: ElabContext, array: RecordTerm | SumTerm, subs: Subscripts, value: Term, span: Span) -> Term:
+def assign_items(cx: ElabContext, array: Items, subs: Subscripts, value: Term, span: Span) -> Term:
     """The array with the items at these subscripts replaced, by one item or an array of them; an enum may change.
 
     Errors: DL0304 for a value of another type.
     """
     rank, given = len(array_axes(array.type)), type_of(value)
-    axes = array_axes(given) if isinstance(value, (RecordTerm, SumTerm)) else ()
+    axes = array_axes(given) if isinstance(value, Items) else ()
     # One item goes to every position, and a mask selects positions only for one item.
     old = type_of(index_items(cx, array, subs)) if axes and subs.mask is None else drop_axes(array.type, rank)
     both = least_common_type(cx.unifier, old, given)

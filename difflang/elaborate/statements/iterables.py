@@ -18,6 +18,7 @@ from difflang.elaborate.terms import (
     RecordTerm,
     SumTerm,
     Term,
+    TextTerm,
     Tuple,
     ZipTerm,
     term_from_leaves,
@@ -71,7 +72,7 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
             return LoopIterable(length, cx.integer_array(length, span), [term.value], lambda _, items: Array(items[0]))
-        case RecordTerm() | SumTerm() if array_axes(term.type):
+        case RecordTerm() | SumTerm() | TextTerm() if array_axes(term.type):
             return item_iterable(cx, term, span)
         case ZipTerm():
             return zip_iterables(cx, [as_iterable(cx, item, span) for item in term.items], span, counted=term.counted)

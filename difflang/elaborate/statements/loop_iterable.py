@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves
+from difflang.elaborate.terms import Array, Items, Term, Tuple, YieldSteps, leaves, term_from_leaves
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
@@ -78,8 +78,8 @@ def zip_iterables(cx: ElabContext, parts: Sequence[LoopIterable], span: Span, *,
     return replace(first, arrays=[a for p in parts for a in p.arrays], item=zip_item)
 
 
-def item_iterable(cx: ElabContext, term: RecordTerm | SumTerm, span: Span) -> LoopIterable:
-    """The items of an array of records, enums or functions: all its leaves have the same first axis."""
+def item_iterable(cx: ElabContext, term: Items, span: Span) -> LoopIterable:
+    """The items of an array of texts, records, enums or functions: all its leaves have the same first axis."""
     length, item = array_axes(term.type)[0], drop_axes(term.type, 1)
     return LoopIterable(
         length, cx.integer_array(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)

@@ -14,7 +14,7 @@ from difflang.elaborate.arrays.subscripts import SubscriptPart, Subscripts, eval
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.patterns.structured_arrays import is_structured_array, item_grid
-from difflang.elaborate.terms import Array, RecordTerm, SumTerm, Term
+from difflang.elaborate.terms import Array, Items, RecordTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Poly
 from difflang.syntax import tree
@@ -83,7 +83,7 @@ def field_lvalue(cx: ElabContext, node: tree.Member, inside: Lvalue) -> Lvalue:
 
 def subscripted_array(cx: ElabContext, term: Term, span: Span) -> Term:
     """What subscripts of a value are read against: the grid of an array of items, or the value itself."""
-    if isinstance(term, (RecordTerm, SumTerm)) and is_structured_array(term):
+    if isinstance(term, Items) and is_structured_array(term):
         return item_grid(cx, term, span)
     return term
 
@@ -120,4 +120,4 @@ def lvalue_value(cx: ElabContext, at: Lvalue) -> Term:
         return at.value
     assert at.subs is not None and at.base is not None
     whole = lvalue_value(cx, at.base)
-    return index_items(cx, whole, at.subs) if isinstance(whole, (RecordTerm, SumTerm)) else read_indexed(cx, at.subs)
+    return index_items(cx, whole, at.subs) if isinstance(whole, Items) else read_indexed(cx, at.subs)

@@ -24,6 +24,7 @@ from difflang.types.text_templates import string_template
 from difflang.types.type_errors import DeferCheck, make_error
 
 BOOL_SCALAR = Tensor(BOOL)
+HOLE_HELP = "branch on the numbers that it contains"
 
 
 @builtin("print", takes="..values")
@@ -47,6 +48,8 @@ def print_(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 def text_parts(text: TextTerm) -> Sequence[str | InterpolatedValue]:
     """The parts of a text."""
+    if text.number is not None:
+        return (InterpolatedValue(text),)
     return text.parts or (text.value or "",)
 
 
@@ -65,14 +68,14 @@ def static_text(text: TextTerm, span: Span, what: str) -> str:
     """The string of a text. Errors: DL0305 if it is known only at run time; DeferCheck for a definition's parameter."""
     if text.value is not None:
         return text.value
-    if not text.parts:
+    if text.number is None and not text.parts:
         raise DeferCheck
-    raise runtime_text_error(span, what)
+    raise runtime_text_error(span, what, numbered=text.number is not None)
 
 
-def runtime_text_error(span: Span, what: str) -> DifflangError:
-    """The report of a text with run-time parts where its string must be known."""
-    way = "branch on the numbers that it contains"
+def runtime_text_error(span: Span, what: str, *, numbered: bool = False) -> DifflangError:
+    """The report of a text that only the run knows where its string must be known; `numbered`, of one in an array."""
+    way = 'compare it with `==`; in host statements, `"{name}"` makes it known' if numbered else HOLE_HELP
     return make_error(
         "DL0305", f"{what} must be known at compile time", (span, "this is known only at run time"), help=way
     )

@@ -27,9 +27,11 @@ from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ops.control.print_effect import without_check_messages
+from difflang.ops.value_formatting import has_numbered_texts
 from difflang.runtime.jax_export import export_program
 from difflang.runtime.value_layouts import (
     FunctionLayout,
+    NumberedTextLayout,
     RecordLayout,
     StaticLayout,
     TupleLayout,
@@ -67,6 +69,7 @@ def artifact_contents(made: ExportedFunction) -> ArtifactContents:
     params = tuple([artifact_param(made, argument) for argument in made.arguments])
     result = layout_of_type(entry.type, made.module)
     refuse_functions(made.name, [*[p.layout for p in params], result])
+    refuse_numbered_messages(made.name, entry.graph)
     return ArtifactContents(
         made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, entry.limit,
         made.deterministic, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
@@ -109,7 +112,18 @@ def refuse_functions(name: str, layouts: Sequence[ValueLayout]) -> None:
             raise export_error(
                 f"`{name}` takes or returns a function, which is code and not data: it cannot be exported", way
             )
+        if isinstance(layout, NumberedTextLayout):
+            message = f"`{name}` takes or returns texts that are known only at run time: it cannot be exported"
+            raise export_error(message, "take numbers instead, such as those that `codes` gives for texts")
         todo += layout.parts if isinstance(layout, (TupleLayout, RecordLayout, UnionLayout)) else ()
+
+
+def refuse_numbered_messages(name: str, graph: Graph) -> None:
+    """Errors: DL1240 for a message with a text of an array, whose number only this process knows."""
+    for eqn in [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.effect]:
+        if has_numbered_texts(eqn.attrs["text"]):
+            message = f"a message of `{name}` contains a text of an array, so it cannot be exported"
+            raise export_error(message, "leave the text out of the message", Label(eqn.span, "here"))
 
 
 def export_error(message: str, way: str, *labels: Label) -> DifflangError:

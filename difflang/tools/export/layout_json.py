@@ -10,6 +10,7 @@ from difflang.runtime.record_classes import RecordShape
 from difflang.runtime.value_layouts import (
     FunctionLayout,
     LeafLayout,
+    NumberedTextLayout,
     RangeLayout,
     RecordLayout,
     StaticLayout,
@@ -45,8 +46,8 @@ def layout_to_json(layout: ValueLayout) -> Json:
             return ["text", template, leaves]
         case RangeLayout(leaves=leaves):
             return ["range", leaves]
-        case FunctionLayout():
-            raise AssertionError("a function cannot be stored in a file")
+        case FunctionLayout() | NumberedTextLayout():
+            raise AssertionError("functions and numbers of texts cannot be stored in a file")
 
 
 def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:

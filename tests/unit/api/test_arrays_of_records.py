@@ -151,7 +151,6 @@ WRONG = [
     ("total", [ITEMS[0], {"b": np.ones(2)}], "DL1207", "`ps[1]`: B is missing the field `m`"),
     ("energy", STACKED, "DL1202", "an array of them was given"),
     ("energy", ITEMS, "DL1206", "a list was given"),
-    ("named", [MODULE.Named("a", 1.0), MODULE.Named("b", 1.0)], "DL1202", "the items of an array must have one type"),
 ]  # fmt: skip
 
 

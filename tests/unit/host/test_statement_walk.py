@@ -205,7 +205,7 @@ print(P(x = h(1.0), s = t(5)) with (x = h(2.0)))
     ),
     "yields of records": (
         'record P { x: f32, tag: str }\nlet p = for i in 0..3 { yield P(x = f32(i), tag = "a") }\nprint(p, sum(p.x))\n',
-        ['P(x = [0.0, 1.0, 2.0], tag = "a") 3.0'],
+        ['P(x = [0.0, 1.0, 2.0], tag = ["a", "a", "a"]) 3.0'],
     ),
     "yields of enums": (
         f"{SHAPES}let s = for i in 0..4 {{\n  if i == 3 {{ break }}\n  if i == 0 {{ yield Circle(1.0) }} else {{ yield Box(f32(i), 2.0) }}\n}}\n"

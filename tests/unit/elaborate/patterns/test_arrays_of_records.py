@@ -142,7 +142,6 @@ WRONG = [
     ("fn f(p: B[2], q: B[3]) -> B[2][2] = [p, q]", "DL0317"),
     ("fn f(p: B[2][4], q: B[3][4]) -> B[2][8] = concat(p, q)", "DL0317"),
     ("fn f(p: B[2][4], x: f64[4]) -> B[2][8] = concat(p, x)", "DL0317"),
-    ("record T { s: str, x: f64 }\nfn f() -> T[2] = [T(s = \"a\", x = 1.0), T(s = \"b\", x = 1.0)]", "DL0317"),
     ("fn f(ps: B[c][k]) -> B[c][k] = reverse(ps, axis = 1)", "DL0335"),
     ("fn f(ps: B[c][k, k]) -> B[c][k, k] = roll(ps, 1)", "DL0335"),
     ("fn f(ps: B[c][3]) -> B[c][3] = where([true], ps, ps)", "DL0310"),
