@@ -165,7 +165,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0703": "a cell or a row that cannot be read",
     "DL0704": "a file with a different element type",
     "DL0705": "a file with a different shape",
-    "DL0706": "an archive without the named array",
+    "DL0706": "a file without the named array or column",
     "DL0707": "a reader without a declared type",
     "DL0708": "a file name without a known format",
     "DL0709": "a package or a program that is missing or fails",
@@ -185,6 +185,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0907": "an example with a wrong result",
     "DL0908": "a number that is not finite",
     "DL0909": "a loop with more steps than allowed",
+    "DL0910": "a text that is no category",
     # ---- 10: limits and memory
     "DL1001": "too many syntax errors",
     "DL1002": "nested too deep",

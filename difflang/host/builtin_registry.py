@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from difflang.host import plotting, program_args
 from difflang.host.builtins import HOST_BUILTINS
-from difflang.host.data import read_values, write_values
+from difflang.host.data import read_values, text_codes, write_values
 
 __all__ = [
     "HOST_BUILTINS",
     "plotting",
     "program_args",
     "read_values",
+    "text_codes",
     "write_values",
 ]

@@ -26,7 +26,7 @@ TYPES = split_words("""
 """)
 FUNCTIONS = split_words("""
     abs acos acosh all angle any arg argmax argmin argsort asin asinh atan atan2 atanh avg_pool1d avg_pool2d
-    avg_pool3d bit_and bit_not bit_or bit_xor cbrt ceil cholesky clamp clock complex concat conj conv1d
+    avg_pool3d bit_and bit_not bit_or bit_xor cbrt ceil cholesky clamp clock codes complex concat conj conv1d
     conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose cos cosh cumprod cumsum det diag digamma
     discrete dot eigh enumerate erf erfc erfinv exp exp2 expm expm1 eye fft fill floor fold_in gamma gather
     gelu histogram hypot ifft imag image inv iota irfft isfinite isinf isnan key lgamma linspace load log

@@ -34,7 +34,7 @@ from support.declared_ops import restored_ops
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
-KNOWN = (*RUNNABLE, "text")
+KNOWN = (*RUNNABLE, "text", "csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ def documents() -> list[Path]:
 
 
 def blocks(text: str, document: str) -> list[Block]:
-    """The runnable blocks of a document, each with what it must print. Errors: ValueError for what is no such block."""
+    """The programs and tables of a document, with what they print. Errors: ValueError for what is no such block."""
     fences = list(fenced(text, document))
     found: list[Block] = []
     last: dict[str, str] = {}
     for i, block in enumerate(fences):
-        if block.language not in RUNNABLE:
+        if block.language not in (*RUNNABLE, "csv"):
             continue
         following = fences[i + 1] if i + 1 < len(fences) else None
         expected = following.text if following is not None and following.language == "text" else ""
@@ -111,7 +111,7 @@ def write_files(above: list[Block], folder: Path) -> Path:
     for block in above:
         if block.language == "dfl" and block.file != "example.dfl":
             (folder / block.file).write_text(block.before + block.text, encoding="utf-8")
-        if block.language == "python" and block.options and block.options[0].endswith(".py"):
+        if block.options and block.options[0].endswith((".py", ".csv")):
             (folder / block.options[0]).write_text(block.text, encoding="utf-8")
     return folder
 
@@ -137,9 +137,11 @@ def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folde
         print(render(checked.diagnostics), file=shown)
     if checked.errors:
         return shown.getvalue()
-    with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
-        (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
-        access = file_access(Path(folder) / name, (ROOT / "examples",))
+    with tempfile.TemporaryDirectory() as there:  # what it writes is written there, beside the data of the examples
+        (Path(there) / "data").symlink_to(ROOT / "examples" / "data")
+        for table in folder.glob("*.csv") if folder is not None else ():
+            (Path(there) / table.name).write_bytes(table.read_bytes())
+        access = file_access(Path(there) / name, (ROOT / "examples",))
         try:
             run_checked(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:

@@ -155,6 +155,7 @@ HOST_ONLY_NAMES = {
         ("plot", "scatter", "histogram", "image"), "return the numbers, and plot them from host statements"
     ),
     "arg": "call it at the top level, and pass the value; the angle of a complex number is `angle(z)`",
+    "codes": "call it in host statements, and pass the numbers",
     "clock": "measure the time of the call in host statements",
     "progress": "use it in the header of a host loop: `for i in progress(0..100) { … }`",
 }

@@ -1,4 +1,4 @@
-"""Binary array files (npy, npz, safetensors) and csv: bytes to arrays and texts by path, and back.
+"""Binary array files (npy, npz, safetensors): bytes to arrays and texts by path, and back.
 
 Formats that could run code, such as pickle, are neither read nor written.
 """
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from difflang.base.source import Span
-from difflang.host.data.csv_tables import csv_text
 from difflang.host.data.numpy_files import NpzArchive, read_npy
 from difflang.host.data.safetensors_files import COMPLEX_PREFIX, TEXT_PREFIX, read_safetensors
 from difflang.host.optional_packages import import_optional
@@ -27,14 +26,25 @@ UNNAMED = "value"  # the name of a single value in an archive
 
 
 def npz_bytes(stored: StoredArrays, span: Span) -> bytes:
-    if any(isinstance(text, str) and text.endswith("\0") for text in stored.values()):
+    if any(text.endswith("\0") for part in stored.values() if is_text(part) for text in texts_in(part)):
         raise make_error(
             "DL0711", "npz cannot hold a text that ends with \\0", (span, ""), help="save it as safetensors or json"
         )
     file = io.BytesIO()
-    arrays: dict[str, Any] = {name or UNNAMED: np.asarray(value) for name, value in stored.items()}
+    arrays: dict[str, Any] = {
+        name or UNNAMED: np.asarray(part, np.str_ if is_text(part) else None) for name, part in stored.items()
+    }
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()
+
+
+def is_text(part: Any) -> bool:
+    """Whether a part of a value is a text or an array of texts."""
+    return isinstance(part, str) or part.dtype == object
+
+
+def texts_in(part: Any) -> list[str]:
+    return [part] if isinstance(part, str) else part.ravel().tolist()
 
 
 def npy_bytes(stored: StoredArrays, _: Span) -> bytes:
@@ -58,17 +68,12 @@ def safetensors_bytes(stored: StoredArrays, span: Span) -> bytes:
     return library.save(arrays, metadata=notes or None)
 
 
-def csv_bytes(stored: StoredArrays, _: Span) -> bytes:
-    return csv_text(stored[""]).encode()
-
-
 FORMAT_READERS: Mapping[str, Callable[[Path, Span], StoredArrays]] = {
     "npy": read_npy,
     "npz": NpzArchive,
     "safetensors": read_safetensors,
 }
 FORMAT_WRITERS: Mapping[str, Callable[[StoredArrays, Span], bytes]] = {
-    "csv": csv_bytes,
     "npy": npy_bytes,
     "npz": npz_bytes,
     "safetensors": safetensors_bytes,

@@ -106,7 +106,7 @@ def iso_date(day: int) -> str:
     """The date of a day since 1970-01-01. Errors: ValueError before year 1 and after year 9999."""
     try:
         return date.fromordinal(FIRST_DAY + day).isoformat()
-    except OverflowError:
+    except (OverflowError, ValueError):
         raise ValueError(f"{day} days since 1970-01-01 is no date of the years 1 to 9999") from None
 
 

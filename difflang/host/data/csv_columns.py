@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 from difflang.base.diagnostics import DifflangError
 from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.host.data.cell_values import InvalidCell
 from difflang.host.data.csv_tables import csv_rows, row_width_error, separator_hint
 from difflang.host.data.table_columns import Column, column_place
@@ -42,6 +43,26 @@ def read_csv_columns(path: Path, name: str, columns: Sequence[Column], span: Spa
             for held, place in zip(cells, places, strict=True):
                 held += [row[place] for _, row in chunk]
         return {c.path: read_column(name, c, held, lines, span) for c, held in zip(columns, cells, strict=True)}
+
+
+def table_rows(columns: Sequence[Column], stored: Mapping[str, np.ndarray], span: Span) -> Iterator[Sequence[str]]:
+    """The rows of cells of a table. Errors: DL0711 for a number that is no date."""
+    try:
+        return zip(*[c.cells(stored[c.path]) for c in columns], strict=True)
+    except ValueError as error:
+        raise make_error("DL0711", f"a csv file cannot hold this date: {error}", (span, "")) from None
+
+
+def check_appended(path: Path, name: str, titles: Sequence[str] | None, width: int, span: Span) -> bool:
+    """Whether a file has rows already, of this width and, if rows have titles, under these. Errors: DL0701, DL0710."""
+    _, first = next(csv_rows(path, name, span), (1, []))
+    if titles is not None and first and [title.strip() for title in first] != list(titles):
+        labels = (span, f"these rows have {', '.join(titles)}")
+        raise make_error("DL0710", f"`{name}` has other columns: {', '.join(first[:12])}", labels)
+    if first and len(first) != width:
+        shown = f"these rows have {width}"
+        raise make_error("DL0710", f"`{name}` has {count_of(len(first), 'column')}", (span, shown))
+    return bool(first)
 
 
 def read_column(name: str, column: Column, cells: list[str], lines: list[int], span: Span) -> np.ndarray:

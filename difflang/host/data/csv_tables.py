@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +95,19 @@ def drop_column_axis(table: np.ndarray, rank: int, name: str, span: Span) -> np.
     return table.reshape(-1)
 
 
-def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:
-    """A vector as a column, a matrix as rows; the numbers read back exactly."""
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells as the text of a file."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    if header:
-        writer.writerow(header)
-    for row in array[:, np.newaxis] if array.ndim == 1 else array:
-        writer.writerow([cell_text(x) for x in row])
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
+def matrix_rows(array: np.ndarray) -> Iterator[list[str]]:
+    """A vector as a column, a matrix as rows; the numbers read back exactly."""
+    for row in array[:, np.newaxis] if array.ndim == 1 else array:
+        yield [cell_text(x) for x in row]
+
+
 def cell_text(x: Any) -> str:
+    """A number as a cell."""
     return str(int(x)) if x.dtype.kind in "biu" else str(shortest_decimal(x))

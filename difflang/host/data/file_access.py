@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -74,14 +75,35 @@ def write_output(access: FileAccess, group: ProcessGroup, data: bytes, name: str
 
     Errors: DL0702; DL0710, with the old file unchanged.
     """
+    return change_output(access, group, lambda path: write_atomically(path, data), name, span)
+
+
+def change_output(
+    access: FileAccess, group: ProcessGroup, change: Callable[[Path], None], name: str, span: Span
+) -> Path:
+    """Change a file, in the first process of the program; its path. Errors: DL0702, DL0710."""
     path = access.allowed_path(name, span)
 
-    def write() -> None:
+    def change_once() -> None:
         try:
-            write_atomically(access.resolve_output(name, span), data)
+            change(access.resolve_output(name, span))
         except OSError as error:
             raise make_error("DL0710", f"cannot write `{name}`: {os_error_reason(error)}", (span, "")) from None
 
     refused = make_error("DL0710", f"cannot write `{name}`: process 0 could not", (span, ""))
-    group.run_once(write, refused)
+    group.run_once(change_once, refused)
     return path
+
+
+def append_data(path: Path, data: bytes) -> None:
+    """Add lines to the end of a file. Errors: OSError, with the file as it was before."""
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end and (file.seek(end - 1), file.read(1))[1] != b"\n":
+            data = b"\n" + data
+        try:
+            file.write(data)
+            file.flush()
+        except OSError:
+            file.truncate(end)
+            raise

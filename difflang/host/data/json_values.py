@@ -16,6 +16,7 @@ from difflang.base.diagnostics import printable
 from difflang.host.data.array_files import StoredArrays
 from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.host.data.state_dict import join_path
+from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.numerics.decimal_numbers import nearest_floats, overflowed, real_part_dtype
 from difflang.types.language_types import (
@@ -27,6 +28,7 @@ from difflang.types.language_types import (
     TextType,
     TupleType,
     VariantType,
+    array_axes,
     show_type,
 )
 
@@ -96,6 +98,11 @@ def json_parts(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
             return [p for i, t in enumerate(items) for p in json_parts(there[i], t, join_path(path, str(i)))]
         case Tensor() | KeyType():
             return [(path, parse_array(there, KEY_DATA if isinstance(type, KeyType) else type, path))]
+        case TextType() if array_axes(type):
+            shape, texts = nested_items(there, array_axes(type), show_type(type), path)
+            if (wrong := next((text for text in texts if not isinstance(text, str)), None)) is not None:
+                raise JsonTypeMismatch(path, json_kind(wrong), "str")
+            return [(path, np.array(texts, object).reshape(shape))]
         case TextType() if isinstance(there, str):
             return [(path, there)]
         case _:
@@ -122,19 +129,7 @@ def variant_parts(there: Any, type: VariantType | SumType, path: str) -> list[tu
 
 def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
     """An array from nested lists, as many levels deep as the type has axes."""
-    shape: list[int] = []
-    level = [there]
-    for size in type.shape:
-        if not all(isinstance(item, list) for item in level):
-            raise JsonTypeMismatch(path, json_kind(next(i for i in level if not isinstance(i, list))), show_type(type))
-        lengths = {len(item) for item in level}
-        if len(lengths) > 1:
-            raise JsonTypeMismatch(
-                path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type)
-            )
-        # Below an empty list nothing shows the size: take the declared one, else 0.
-        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)
-        level = [x for item in level for x in item]
+    shape, level = nested_items(there, type.shape, show_type(type), path)
     if not type.dtype.differentiable:
         numbers = [parse_real(item, type.dtype, path) for item in level]
         return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
@@ -142,6 +137,22 @@ def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
         return parse_floats(level, type.dtype, path).reshape(shape)
     parts = [part for item in level for part in (item if isinstance(item, list) and len(item) == 2 else (item, 0.0))]
     return parse_floats(parts, type.dtype, path).view(numpy_dtype(type.dtype)).reshape(shape)
+
+
+def nested_items(there: Any, axes: tuple[Dim, ...], shown: str, path: str) -> tuple[list[int], list[Any]]:
+    """The shape of nested lists with that many levels, and all their items; `shown` is the declared type."""
+    shape: list[int] = []
+    level = [there]
+    for size in axes:
+        if not all(isinstance(item, list) for item in level):
+            raise JsonTypeMismatch(path, json_kind(next(i for i in level if not isinstance(i, list))), shown)
+        lengths = {len(item) for item in level}
+        if len(lengths) > 1:
+            raise JsonTypeMismatch(path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", shown)
+        # Below an empty list nothing shows the size: take the declared one, else 0.
+        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)
+        level = [x for item in level for x in item]
+    return shape, level
 
 
 def parse_floats(items: list[Any], dtype: DType, path: str) -> np.ndarray:
@@ -202,7 +213,7 @@ def json_value(type: LangType, stored: StoredArrays, path: str) -> Any:
         case TupleType(items=items):
             return [json_value(t, stored, join_path(path, str(i))) for i, t in enumerate(items)]
         case TextType():
-            return stored[path]
+            return stored[path].tolist() if array_axes(type) else stored[path]
         case _:
             return array_to_lists(np.asarray(stored[path]))
 

@@ -26,7 +26,7 @@ from difflang.host.data.csv_tables import read_csv
 from difflang.host.data.mapped_files import map_array
 from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
-from difflang.host.data.table_columns import READ_OPTIONS, declared_columns, is_table
+from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
@@ -70,7 +70,7 @@ class FileRead(Struct, frozen=True, eq=False):
 def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The declared type of the value read. Errors: DL0319, DL0704, DL0707."""
     named = given.function.name in ("read_npz", "read_safetensors", "load")
-    given.check_arity(1, 2 if named else 1, READ_OPTIONS if given.function.name == "read_csv" else ())
+    given.check_arity(1, 2 if named else 1, TABLE_OPTIONS if given.function.name == "read_csv" else ())
     for place in range(len(given.items)):
         given.text(place)
     if given.expected_type is None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
+from difflang.base.text_numbers import numbered_text, text_numbers
 from difflang.host.data.array_files import UNNAMED, StoredArrays
 from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.values import HostValue
@@ -35,6 +36,7 @@ from difflang.types.language_types import (
     TupleType,
     VariantType,
     add_axes,
+    array_axes,
     drop_axes,
     leaf_types,
     show_type,
@@ -105,8 +107,17 @@ def to_state_dict(value: HostValue, path: str = "") -> dict[str, Any]:
     leaves = iter(value.leaves or ())
     found: dict[str, Any] = {}
     for name, type in leaf_paths(value.type, path):
-        found[name] = (type.value or "") if isinstance(type, TextType) else np.asarray(next(leaves))
+        if isinstance(type, TextType):
+            found[name] = (type.value or "") if type.number is None else texts_of_numbers(np.asarray(next(leaves)))
+        else:
+            found[name] = np.asarray(next(leaves))
     return found
+
+
+def texts_of_numbers(numbers: np.ndarray) -> Any:
+    """The text with a number, or an array of objects with the texts of an array of numbers."""
+    texts = np.array([numbered_text(n) for n in numbers.ravel().tolist()], object)
+    return texts.reshape(numbers.shape) if numbers.shape else texts[0]
 
 
 class StateDictLoader(Struct, eq=False):
@@ -132,6 +143,10 @@ class StateDictLoader(Struct, eq=False):
         types: list[LangType] = []
         for path, leaf in leaf_types:
             found = self.entries[path]
+            if isinstance(leaf, TextType) and leaf.number is not None and leaf.number.shape:
+                leaves.append(self.numbers_of_texts(path, leaf, found))
+                types.append(TextType(number=Tensor(leaf.number.dtype, leaves[-1].shape)))
+                continue
             if isinstance(leaf, TextType) or isinstance(found, str):
                 types.append(self.text(path, leaf, found))
                 continue
@@ -197,12 +212,27 @@ class StateDictLoader(Struct, eq=False):
         shown = "a text" if isinstance(found, str) else array_type_text(found)
         raise self.mismatch_error("DL0704", path, shown, show_type(leaf))
 
+    def numbers_of_texts(self, path: str, leaf: TextType, found: Any) -> np.ndarray:
+        """The numbers of an array of texts."""
+        if isinstance(found, str) or found.dtype.kind not in "UO":
+            raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(leaf))
+        self.check_shape(path, leaf, found)
+        texts = found.read() if isinstance(found, ArrayInFile) else found
+        flat: list[str] = texts.ravel().tolist()
+        if any("\ud800" <= c <= "\udfff" for c in "".join(flat)):
+            raise self.mismatch_error("DL0704", path, "half of a surrogate pair", show_type(leaf))
+        return np.array(text_numbers(flat), np.int32).reshape(texts.shape)
+
     def check_array(self, path: str, declared: Tensor, found: np.ndarray | ArrayInFile) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
-        if len(found.shape) != len(declared.shape):
+        self.check_shape(path, declared, found)
+
+    def check_shape(self, path: str, declared: Tensor | TextType, found: np.ndarray | ArrayInFile) -> None:
+        shape = array_axes(declared)
+        if len(found.shape) != len(shape):
             raise self.mismatch_error("DL0705", path, array_type_text(found), show_type(declared))
-        for size, there in zip(declared.shape, found.shape, strict=True):
+        for size, there in zip(shape, found.shape, strict=True):
             if not self.match_size(size, there):
                 known = ", ".join(
                     f"{n} = {self.sizes[n]}" for n in sorted(symbolic_dims.dim_names(size)) if n in self.sizes
@@ -235,10 +265,12 @@ class StateDictLoader(Struct, eq=False):
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 
-def array_type_text(array: np.ndarray | ArrayInFile) -> str:
+def array_type_text(array: np.ndarray | ArrayInFile | str) -> str:
     """The type of an array in a file, in the language's spelling if it has one."""
+    if isinstance(array, str):
+        return "a text"
     names = {d.numpy: d.name for d in DTYPES.values()}
-    name = names.get(array.dtype.name, array.dtype.name)
+    name = "str" if array.dtype.kind in "UO" else names.get(array.dtype.name, array.dtype.name)
     return f"{name}[{', '.join(map(str, array.shape))}]" if array.shape else name
 
 

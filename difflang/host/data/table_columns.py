@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -12,13 +13,14 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.host.builtins import BuiltinCall
-from difflang.host.data.cell_values import EMPTY, InvalidCell, parse_bools, parse_dates, parse_numbers
+from difflang.host.data.cell_values import EMPTY, InvalidCell, iso_date, parse_bools, parse_dates, parse_numbers
+from difflang.host.data.csv_tables import cell_text
 from difflang.host.data.state_dict import StoredLeaf, UnstorableValue, leaf_paths
 from difflang.ir.tensor_types import F32, F64, I32, I64, Tensor, numpy_dtype
 from difflang.types.language_types import LangType, RecordType, TextType, TupleType, drop_axes, show_type
 from difflang.types.type_errors import make_error
 
-READ_OPTIONS = ("header", "dates", "missing")
+TABLE_OPTIONS = ("header", "dates", "missing")
 # What stands for no number, beside an empty cell: R writes it.
 NO_NUMBER = ("", "NA")
 DATE_DTYPES = (I32, I64, F32, F64)
@@ -53,11 +55,33 @@ class Column(Struct, frozen=True):
             return parse_dates(cells).astype(numpy_dtype(type.dtype))
         return parse_bools(cells) if type.dtype.kind == "bool" else parse_numbers(cells, type.dtype)
 
+    def cells(self, values: np.ndarray) -> list[str]:
+        """The values as cells, which read back as the same values. Errors: ValueError for a day that is no date."""
+        if not isinstance(self.type, Tensor):
+            return values.tolist()
+        if self.type.dtype.kind == "bool":
+            return ["true" if value else "false" for value in values]
+        if not self.may_miss and not self.is_date:
+            return [cell_text(value) for value in values]
+        return [self.cell(value) for value in values]
+
+    def cell(self, value: Any) -> str:
+        if self.may_miss and np.isnan(value):
+            return ""
+        return iso_date(whole_day(value)) if self.is_date else cell_text(value)
+
     def texts(self, cells: Sequence[str]) -> np.ndarray:
-        empty = None if self.may_miss else next((i for i, cell in enumerate(cells) if not cell.strip()), None)
+        empty = None if self.may_miss else next((i for i, cell in enumerate(cells) if not cell), None)
         if empty is not None:
             raise InvalidCell(empty, EMPTY)
         return np.array(cells, object)
+
+
+def whole_day(value: Any) -> int:
+    """Errors: ValueError for a number that is not whole."""
+    if not np.isfinite(value) or value != int(value):
+        raise ValueError(f"{value} is not a whole number of days since 1970-01-01")
+    return int(value)
 
 
 def is_table(type: LangType) -> bool:

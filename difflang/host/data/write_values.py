@@ -5,29 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from difflang.base.source import Span
+from difflang.base.source_files import write_atomically
 from difflang.host.bindings import HostBindings
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_WRITERS, StoredArrays
-from difflang.host.data.csv_tables import csv_text
-from difflang.host.data.file_access import write_output
+from difflang.host.data.csv_columns import check_appended, table_rows
+from difflang.host.data.csv_tables import csv_text, matrix_rows
+from difflang.host.data.file_access import append_data, change_output, write_output
 from difflang.host.data.read_values import file_format
 from difflang.host.data.state_dict import UnstorableValue, leaf_paths, resolve_variants, to_state_dict
+from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table, option_texts
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
-from difflang.types.language_types import UNIT, LangType, TextType, TupleType, show_type
+from difflang.types.language_types import UNIT, LangType, RecordType, TextType, array_axes, show_type
 from difflang.types.type_errors import make_error
 
 # Archives of named arrays: `write_npz("a.npz", x = x, y = y)`.
 NAMED = ("npz", "safetensors")
+CSV_OPTIONS = (*TABLE_OPTIONS, "append")
 
 
 def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], LangType]:
     """Check that values can be written in a format, or in that of the suffix. Errors: DL0319, DL0708, DL0711."""
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
-        options = tuple(given.named) if format in NAMED else ("header",) if format == "csv" else ()
+        options = tuple(given.named) if format in NAMED else CSV_OPTIONS if format == "csv" else ()
         given.check_arity(1 if format in NAMED else 2, 2, options)
         name = given.text(0)
         used = format or (file_format(name, given) if name is not None else None)
@@ -38,23 +43,37 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
         if (len(given.items) == 2) == bool(values):
             raise given.usage_error()
         for value, span in [*given.items[1:], *values]:
-            try:
-                kinds = [leaf for _, leaf in leaf_paths(value.type)]
-            except UnstorableValue as error:
-                raise make_error(
-                    "DL0711", f"a file cannot hold this value: {error}", (span, ""), help=error.way
-                ) from None
-            if used in ("csv", "npy") and (not isinstance(value.type, Tensor) or len(kinds) != 1):
-                raise make_error("DL0711", f"{used} holds one array", (span, f"this is {show_type(value.type)}"))
-            if used == "csv" and not is_csv_table(value.type):
-                message = "csv holds real numbers with one or two axes"
-                raise make_error("DL0711", message, (span, f"this is {show_type(value.type)}"))
+            check_storable(given, value.type, used, span)
         if name is not None and format is not None and FORMAT_OF_SUFFIX.get(Path(name).suffix) != format:
             way = f"the name must end with `.{format}`"
             raise make_error("DL0708", "the suffix of a file name gives its format", (given.items[0][1], ""), help=way)
         return UNIT
 
     return check
+
+
+def check_storable(given: BuiltinCall, type: LangType, format: str | None, span: Span) -> None:
+    """Check that a format can hold values of a type. Errors: DL0319, DL0704, DL0711."""
+    if format == "csv" and isinstance(type, RecordType) and is_table(type):
+        declared_columns(given, type, span)
+        given.flag("append")
+        return
+    try:
+        kinds = [leaf for _, leaf in leaf_paths(type)]
+    except UnstorableValue as error:
+        raise make_error("DL0711", f"a file cannot hold this value: {error}", (span, ""), help=error.way) from None
+    if format == "npy" and not isinstance(type, Tensor):
+        raise make_error("DL0711", "npy holds one array of numbers", (span, f"this is {show_type(type)}"))
+    if format == "csv" and not is_csv_table(type):
+        message = "csv holds real numbers with one or two axes, or an array of records"
+        raise make_error("DL0711", message, (span, f"this is {show_type(type)}"))
+    if format == "csv" and (wrong := [n for n in given.named if n in ("dates", "missing")]):
+        raise given.usage_error(given.named[wrong[0]][1], f"`{wrong[0]}` names columns of an array of records")
+    if format == "csv":
+        given.flag("append")
+    if format == "safetensors" and any(isinstance(leaf, TextType) and array_axes(leaf) for leaf in kinds):
+        message = "safetensors cannot hold an array of texts"
+        raise make_error("DL0711", message, (span, f"this is {show_type(type)}"), help="save it as npz or json")
 
 
 def is_csv_table(type: LangType) -> bool:
@@ -67,10 +86,35 @@ def make_writer(format: str | None) -> Callable[[RunningProgram, BuiltinCall], H
     def write_file(host: RunningProgram, given: BuiltinCall) -> HostValue:
         name = given.text(0) or ""
         used = format or file_format(name, given)
-        write_output(host.access, host.engine.group, encode_value(used, given), name, given.span)
+        if used == "csv":
+            write_csv(host, name, given)
+        else:
+            write_output(host.access, host.engine.group, encode_value(used, given), name, given.span)
         return UNIT_VALUE
 
     return write_file
+
+
+def write_csv(host: RunningProgram, name: str, given: BuiltinCall) -> None:
+    """Write a matrix or a table, or append its rows. Errors: DL0319, DL0710, DL0711."""
+    value, span = given.items[1]
+    stored = to_state_dict(value)
+    if isinstance(value.type, RecordType):
+        columns = declared_columns(given, value.type, span)
+        titles, width = tuple([c.name for c in columns]), len(columns)
+        rows = table_rows(columns, stored, given.span)
+    else:
+        titles, width = csv_header(given, value) if "header" in given.named else None, column_count(value)
+        rows = matrix_rows(stored[""])
+    head, body = csv_text([titles] if titles is not None else []), csv_text(rows)
+
+    def change(path: Path) -> None:
+        if given.flag("append") and path.exists() and check_appended(path, name, titles, width, given.span):
+            append_data(path, body.encode())
+        else:
+            write_atomically(path, (head + body).encode())
+
+    change_output(host.access, host.engine.group, change, name, given.span)
 
 
 def encode_value(format: str, given: BuiltinCall) -> bytes:
@@ -78,9 +122,6 @@ def encode_value(format: str, given: BuiltinCall) -> bytes:
     if format == "json":
         value, _ = given.items[1]
         return json_values.json_text(resolve_variants(value).type, to_state_dict(value)).encode()
-    if format == "csv" and "header" in given.named:
-        value, _ = given.items[1]
-        return csv_text(to_state_dict(value)[""], csv_header(given, value)).encode()
     return FORMAT_WRITERS[format](stored_parts(given), given.span)
 
 
@@ -92,15 +133,11 @@ def stored_parts(given: BuiltinCall) -> StoredArrays:
 
 
 def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
-    """The column titles. Errors: DL0319."""
-    type, span = given.named["header"][0].type, given.named["header"][1]
-    words = type.items if isinstance(type, TupleType) else (type,)
-    texts = tuple(w.value or "" for w in words if isinstance(w, TextType))
-    columns = column_count(value)
-    if len(texts) != len(words) or len(texts) != columns:
-        raise given.usage_error(
-            span, f"write one text for each of {columns} columns" if columns != 1 else "write one text"
-        )
+    """The column titles of a matrix. Errors: DL0319."""
+    texts = tuple([text or "" for text in option_texts(given, "header") or ()])
+    if len(texts) != (columns := column_count(value)):
+        way = f"write one text for each of {columns} columns" if columns != 1 else "write one text"
+        raise given.usage_error(given.named["header"][1], way)
     return texts
 
 
@@ -114,5 +151,5 @@ def usage_text(name: str, format: str | None) -> str:
     return f'`{name}("file.{format or "npz"}", value)`{more}'
 
 
-for _name, _format in [("save", None), *[(f"write_{f}", f) for f in (*FORMAT_WRITERS, "json")]]:
+for _name, _format in [("save", None), *[(f"write_{f}", f) for f in (*FORMAT_WRITERS, "csv", "json")]]:
     host_builtin(_name, usage_text(_name, _format), write_check(_format))(make_writer(_format))

@@ -85,6 +85,14 @@ WRONG = [
     ("age: f64", "header = 3", "DL0319", "write texts", ""),
     ("age: f64", 'other = "a"', "DL0319", "`read_csv` has no parameter `other`", ""),
     ("age: f64[2]", "", "DL0704", "a column has one number or text in each row", "`age` is f64[2]"),
+    ("weight: str", "", "DL0703", "p.csv:3: column `weight`: this cell is empty", 'write `missing = "weight"`'),
+    (
+        "group: str",
+        'dates = "group"',
+        "DL0319",
+        "a date is a number of days since 1970-01-01, but `group` is str",
+        "group: i32",
+    ),
     ("age: key", "", "DL0704", "a column has one number or text in each row", "`age` is key"),
 ]
 
@@ -122,3 +130,143 @@ def test_files_that_are_no_tables(file: str, said: str, folder: Path) -> None:
 )
 def test_types_that_are_no_tables(type: str, said: str, folder: Path) -> None:
     assert said in report(folder, f'record P {{ age: f64 }}\nlet t: {type} = read_csv("p.csv")\n')
+
+
+# ---- Texts, and tables that are written
+
+GROUPS = """record Patient { group: str, weight: f64, visited: i32, ok: bool }
+let t: Patient[n] = read_csv("p.csv", dates = "visited", missing = "weight")
+"""
+
+
+def test_columns_of_texts(folder: Path) -> None:
+    program = GROUPS + 'print(t.group, t.group == "A")\nfor p in t { print("{p.group:>7} {p.weight:.1f}") }\n'
+    assert ran(folder, program) == [
+        '["A", "B, late", "A"] [true, false, true]',
+        "      A 70.0",
+        "B, late nan",
+        "      A nan",
+    ]
+
+
+def test_a_text_of_a_table_is_not_compiled_in(folder: Path) -> None:
+    """A function of rows is compiled once, whatever texts they hold."""
+    program = GROUPS + "fn heavy(p: Patient) -> bool = p.weight > 50.0\nprint([for p in t => heavy(p)], heavy(t[0]))\n"
+    assert ran(folder, program) == ["[true, false, false] true"]
+
+
+def test_categories_have_codes(folder: Path) -> None:
+    program = (
+        GROUPS
+        + """let (code, names): (i32[n], str[k]) = codes(t.group)
+print(k, code, names, all(names[code] == t.group), codes(["B, late", "A"], names))
+let (c, s) = codes([["y", "x"], ["é", "x"]])
+print(c, s, codes([for _ in 0..0 => "a"]))
+"""
+    )
+    assert ran(folder, program) == [
+        '2 [0, 1, 0] ["A", "B, late"] true [1, 0]',
+        '[[1, 0],\n [2, 0]] ["x", "y", "é"] ([], [])',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "said"),
+    [
+        ('codes(["a", "b", "c"], ["b"])', "DL0910", '"a", "c" are not among the names'),
+        ("codes([1, 2])", "DL0319", "this is i32[2], but an array of texts is required"),
+        ('codes(["a"], [["a"]])', "DL0319", "this has 2 axes"),
+        ('codes("a")', "DL0319", "this is str, but an array of texts is required"),
+    ],
+)
+def test_codes_of_other_things(call: str, code: str, said: str, folder: Path) -> None:
+    text = report(folder, f"print({call})\n")
+    assert f"error[{code}]" in text and said in text
+
+
+def test_a_written_table_is_read_back(folder: Path) -> None:
+    program = (
+        GROUPS
+        + """write_csv("o.csv", t, dates = "visited", missing = "weight")
+let u: Patient[m] = read_csv("o.csv", dates = "visited", missing = "weight")
+print(u.group, u.weight, u.visited, u.ok)
+save("plain.csv", t)
+let v: Patient[m] = load("plain.csv")
+print(v.visited, v.weight)
+"""
+    )
+    assert ran(folder, program) == [
+        '["A", "B, late", "A"] [70.0, nan, nan] [19783, -1, 11016] [true, false, true]',
+        "[19783, -1, 11016] [70.0, nan, nan]",
+    ]
+    written = 'group,weight,visited,ok\nA,70.0,2024-03-01,true\n"B, late",,1969-12-31,false\nA,,2000-02-29,true\n'
+    assert (folder / "o.csv").read_text() == written
+
+
+def test_rows_are_appended(folder: Path) -> None:
+    """To a file with the same columns; one that is not there is begun."""
+    program = """record Step { loss: f64, name: str }
+for i in 0..3 {
+  write_csv("log.csv", [Step(1.0 / f64(i + 1), "step {i}")], append = true, header = ("the loss", "name"))
+}
+write_csv("m.csv", [[1.0, 2.0]], append = true)
+write_csv("m.csv", [[3.0, 4.0], [5.0, 6.0]], append = true)
+let m: f64[n, 2] = read_csv("m.csv")
+print(n, m[2])
+"""
+    assert ran(folder, program) == ["3 [5.0, 6.0]"]
+    assert (folder / "log.csv").read_text() == "the loss,name\n1.0,step 0\n0.5,step 1\n0.3333333333333333,step 2\n"
+
+
+def test_a_file_without_a_last_end_of_line_is_appended_to(folder: Path) -> None:
+    (folder / "a.csv").write_text("x\n1.0")
+    ran(folder, 'record P { x: f64 }\nwrite_csv("a.csv", [P(2.0)], append = true)\n')
+    assert (folder / "a.csv").read_text() == "x\n1.0\n2.0\n"
+
+
+def test_texts_of_any_kind_survive(folder: Path) -> None:
+    program = """record P { a: str, b: str }
+let t = [P("x, \\"y\\"", "line\\nbreak"), P(" α ", ""), P("NA", "1.0")]
+write_csv("q.csv", t)
+let u: P[3] = read_csv("q.csv", missing = "b")
+print(all(u.a == t.a) and all(u.b == t.b))
+"""
+    assert ran(folder, program) == ["true"]
+
+
+WRONG_WRITES = [
+    ('write_csv("p.csv", [P(1, "a")], append = true)', "DL0710", "`p.csv` has other columns: id, age"),
+    ('write_csv("m.csv", [[1.0]], append = true)', "DL0710", "`m.csv` has 2 columns"),
+    ('write_csv("d.csv", [P(4000000, "a")], dates = "x")', "DL0711", "4000000 days since 1970-01-01 is no date"),
+    ('write_csv("d.csv", [[1.0]], dates = "x")', "DL0319", "`dates` names columns of an array of records"),
+    ('write_csv("d.csv", [P(1, "a")], append = 1)', "DL0319", "a bool is required"),
+    ('write_csv("d.csv", ["a"])', "DL0711", "csv holds real numbers with one or two axes, or an array of records"),
+    ('write_csv("d.csv", P(1, "a"))', "DL0711", "this is P"),
+    ('save("d.safetensors", ["a"])', "DL0711", "safetensors cannot hold an array of texts"),
+    ('write_npy("d.npy", ["a"])', "DL0711", "npy holds one array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("call", "code", "said"), WRONG_WRITES)
+def test_what_cannot_be_written(call: str, code: str, said: str, folder: Path) -> None:
+    (folder / "m.csv").write_text("1.0,2.0\n")
+    text = report(folder, f"record P {{ x: i32, s: str }}\n{call}\n")
+    assert f"error[{code}]" in text and said in text
+
+
+@pytest.mark.parametrize("format", ["npz", "json"])
+def test_other_files_hold_texts(format: str, folder: Path) -> None:
+    program = f"""{GROUPS}save("t.{format}", (t, [["a"], ["bcd"]]))
+let (u, s): (Patient[m], str[2, k]) = load("t.{format}")
+print(u.group, u.visited, s, k)
+"""
+    assert ran(folder, program) == ['["A", "B, late", "A"] [19783, -1, 11016] [["a"],\n ["bcd"]] 1']
+
+
+@pytest.mark.parametrize(
+    ("type", "code"), [("str[3]", "DL0705"), ("f64[2]", "DL0704"), ("str", "DL0704"), ("str[2, 1]", "DL0705")]
+)
+@pytest.mark.parametrize("format", ["npz", "json"])
+def test_other_files_with_other_texts(type: str, code: str, format: str, folder: Path) -> None:
+    text = report(folder, f'save("t.{format}", ["a", "b"])\nlet s: {type} = load("t.{format}")\n')
+    assert f"error[{code}]" in text or (format == "json" and "error[DL0704]" in text)
