@@ -13,7 +13,7 @@ from difflang.types.type_errors import make_error
 
 EXTRAS = {
     "matplotlib": "plot", "safetensors": "safetensors", "pygls": "lsp", "flatbuffers": "export",
-    "orbax.checkpoint": "orbax",
+    "orbax.checkpoint": "orbax", "pyarrow": "parquet",
 }  # fmt: skip
 """The extra of `difflang` that installs each optional package, by the name that Python imports."""
 

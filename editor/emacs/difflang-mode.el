@@ -56,13 +56,14 @@
     "key" "lgamma" "linspace" "load" "log" "log10" "log1p" "log2" "log_softmax" "logaddexp"
     "logsumexp" "lu" "map" "max" "max_pool1d" "max_pool2d" "max_pool3d" "mean" "min" "norm" "normal"
     "normal_like" "ones" "ones_like" "open_npy" "outer" "pad" "permutation" "plot" "popcount"
-    "print" "prod" "progress" "qr" "read_csv" "read_json" "read_npy" "read_npz" "read_safetensors"
-    "real" "reduce" "relu" "repeat" "reshape" "reshard" "reverse" "rfft" "roll" "round" "save"
-    "scan" "scatter" "shift_left" "shift_right" "sigmoid" "sign" "sin" "sinc" "sinh" "slogdet"
-    "softmax" "softplus" "solve" "solve_triangular" "sort" "split" "sqrt" "stack" "std" "stop" "sum"
-    "sum_pool1d" "sum_pool2d" "sum_pool3d" "svd" "tan" "tanh" "tile" "top_k" "trace" "transpose"
-    "tril" "triu" "trunc" "uniform" "uniform_like" "variance" "where" "write_csv" "write_json"
-    "write_npy" "write_npz" "write_safetensors" "xlogy" "zero" "zeros" "zeros_like" "zip"))
+    "print" "prod" "progress" "qr" "read_arrow" "read_csv" "read_json" "read_npy" "read_npz"
+    "read_parquet" "read_safetensors" "real" "reduce" "relu" "repeat" "reshape" "reshard" "reverse"
+    "rfft" "roll" "round" "save" "scan" "scatter" "shift_left" "shift_right" "sigmoid" "sign" "sin"
+    "sinc" "sinh" "slogdet" "softmax" "softplus" "solve" "solve_triangular" "sort" "split" "sqrt"
+    "stack" "std" "stop" "sum" "sum_pool1d" "sum_pool2d" "sum_pool3d" "svd" "tan" "tanh" "tile"
+    "top_k" "trace" "transpose" "tril" "triu" "trunc" "uniform" "uniform_like" "variance" "where"
+    "write_arrow" "write_csv" "write_json" "write_npy" "write_npz" "write_parquet"
+    "write_safetensors" "xlogy" "zero" "zeros" "zeros_like" "zip"))
 
 (defconst difflang--transforms
   '("deriv" "grad" "hessian" "hvp" "jacfwd" "jacobian" "jacrev" "jet" "jvp" "linearize"

@@ -142,15 +142,11 @@ def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
 # ---- Names of other languages
 
 
+READING = "load open_npy read_csv read_npy read_npz read_safetensors read_json read_parquet read_arrow"
+WRITING = "save write_csv write_npy write_npz write_safetensors write_json write_parquet write_arrow"
 HOST_ONLY_NAMES = {
-    **dict.fromkeys(
-        ("load", "open_npy", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
-        "read the file at the top level, and pass the array as an argument",
-    ),
-    **dict.fromkeys(
-        ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
-        "return the value, and write it from host statements",
-    ),
+    **dict.fromkeys(READING.split(), "read the file at the top level, and pass the array as an argument"),
+    **dict.fromkeys(WRITING.split(), "return the value, and write it from host statements"),
     **dict.fromkeys(
         ("plot", "scatter", "histogram", "image"), "return the numbers, and plot them from host statements"
     ),

@@ -21,7 +21,16 @@ from difflang.types.type_errors import make_error
 # By path such as `layers.0.w`, a NumPy array, an array that is not read yet or a str; the path of a single value is "".
 StoredArrays = Mapping[str, Any]
 
-FORMAT_OF_SUFFIX = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
+FORMAT_OF_SUFFIX = {
+    ".csv": "csv",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
 UNNAMED = "value"  # the name of a single value in an archive
 
 

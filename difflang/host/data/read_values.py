@@ -21,12 +21,13 @@ from difflang.host.bindings import HostBindings
 from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, UNNAMED, StoredArrays
+from difflang.host.data.arrow_tables import read_arrow_columns, read_parquet_columns
 from difflang.host.data.csv_columns import read_csv_columns
 from difflang.host.data.csv_tables import read_csv
 from difflang.host.data.mapped_files import map_array
 from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
-from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table
+from difflang.host.data.table_columns import TABLE_OPTIONS, Column, declared_columns, is_table
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
@@ -55,7 +56,10 @@ BROKEN = (
 
 
 ARRAY_READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
-READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "open_npy")
+READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "read_parquet", "read_arrow", "open_npy")
+TABLE_READERS = {"csv": read_csv_columns, "parquet": read_parquet_columns, "arrow": read_arrow_columns}
+# The packages that formats need.
+PACKAGES = {"safetensors": "safetensors", "parquet": "pyarrow", "arrow": "pyarrow"}
 
 
 class FileRead(Struct, frozen=True, eq=False):
@@ -69,43 +73,46 @@ class FileRead(Struct, frozen=True, eq=False):
 
 def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The declared type of the value read. Errors: DL0319, DL0704, DL0707."""
-    named = given.function.name in ("read_npz", "read_safetensors", "load")
-    given.check_arity(1, 2 if named else 1, TABLE_OPTIONS if given.function.name == "read_csv" else ())
+    function = given.function.name
+    named = function in ("read_npz", "read_safetensors", "load")
+    format = BUILTIN_FORMATS[function]
+    given.check_arity(1, 2 if named else 1, TABLE_OPTIONS if format in TABLE_READERS else ())
     for place in range(len(given.items)):
         given.text(place)
     if given.expected_type is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
         raise make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
     type = host.type_of(given.expected_type)
-    if given.function.name == "read_csv" and isinstance(type, RecordType):
-        check_table(given, type, given.expected_type.annotation.span)
+    declared = given.expected_type.annotation.span
+    name = given.text(0)
+    if format is None and name is not None:
+        format = FORMAT_OF_SUFFIX.get(Path(name).suffix)
+    if format in PACKAGES:
+        require_package(host.module, PACKAGES[format], given.span)
+    if format in TABLE_READERS and (isinstance(type, RecordType) or format != "csv"):
+        check_table(given, type, declared)
         return type
     if given.named:
         raise given.usage_error(given.span, f"options are for arrays of records, but this is {show_type(type)}")
-    arrays = given.function.name in ("read_csv", "read_npy", "open_npy")
-    if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
+    arrays = function in ("read_csv", "read_npy", "open_npy")
+    if arrays and (not isinstance(type, Tensor) or (not type.shape and function == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
-        raise make_error(
-            "DL0704", "only an array can be read from such a file", (given.expected_type.annotation.span, label)
-        )
-    name = given.text(0)
-    if given.function.name == "read_safetensors" or (name is not None and Path(name).suffix == ".safetensors"):
-        require_package(host.module, "safetensors", given.span)
+        raise make_error("DL0704", "only an array can be read from such a file", (declared, label))
     try:
         list(leaf_paths(type))
     except UnstorableValue as error:
-        label = given.expected_type.annotation.span, ""
-        raise make_error("DL0704", f"a file cannot hold this value: {error}", label, help=error.way) from None
+        raise make_error("DL0704", f"a file cannot hold this value: {error}", (declared, ""), help=error.way) from None
     return type
 
 
-def check_table(given: BuiltinCall, type: RecordType, span: Span) -> None:
-    """Check that a table can have this type. Errors: DL0319, DL0704."""
-    if not is_table(type):
-        way = f"declare `{span.text}[n]`" if not type.axes else ""
-        label = (span, "this is one record" if not type.axes else f"this has {len(type.axes)} axes")
+def check_table(given: BuiltinCall, type: LangType, span: Span) -> list[Column]:
+    """The columns of a table that has this type. Errors: DL0319, DL0704."""
+    if not isinstance(type, RecordType) or not is_table(type):
+        one = isinstance(type, RecordType) and not type.axes
+        way = f"declare `{span.text}[n]`" if one else ""
+        label = (span, "this is one record" if one else f"not {show_type(type)}")
         raise make_error("DL0704", "a table is an array of records with one axis", label, help=way)
-    declared_columns(given, type, span)
+    return declared_columns(given, type, span)
 
 
 def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], HostValue]:
@@ -142,11 +149,10 @@ def file_format(name: str, given: BuiltinCall) -> str:
 
 def read_contents(path: Path, name: str, format: str, type: LangType, given: BuiltinCall) -> StoredArrays:
     """The contents of a file. Errors: DL0703, DL0704, DL0709, and those that `report_read_errors` converts."""
-    if format == "csv" and isinstance(type, RecordType):
+    if format in TABLE_READERS and (isinstance(type, RecordType) or format != "csv"):
         assert given.expected_type is not None
-        check_table(given, type, given.expected_type.annotation.span)
-        columns = declared_columns(given, type, given.expected_type.annotation.span)
-        return read_csv_columns(path, name, columns, given.span)
+        columns = check_table(given, type, given.expected_type.annotation.span)
+        return TABLE_READERS[format](path, name, columns, given.span)
     if format == "csv":
         if not isinstance(type, Tensor):
             raise make_error("DL0704", "a csv file is a table", (given.span, f"not {show_type(type)}"))
@@ -250,6 +256,6 @@ class ValueReader:
         return found or holds
 
 
-for _name in READ_BUILTINS:
-    _format = None if _name == "load" else _name.partition("_")[2]
+BUILTIN_FORMATS = {name: None if name == "load" else name.partition("_")[2] for name in READ_BUILTINS}
+for _name, _format in BUILTIN_FORMATS.items():
     host_builtin(_name, f'`{_name}("file")`', declared_read_type)(make_reader(_format))

@@ -60,15 +60,13 @@ class Column(Struct, frozen=True):
         if not isinstance(self.type, Tensor):
             return values.tolist()
         if self.type.dtype.kind == "bool":
-            return ["true" if value else "false" for value in values]
-        if not self.may_miss and not self.is_date:
-            return [cell_text(value) for value in values]
-        return [self.cell(value) for value in values]
-
-    def cell(self, value: Any) -> str:
-        if self.may_miss and np.isnan(value):
-            return ""
-        return iso_date(whole_day(value)) if self.is_date else cell_text(value)
+            return ["true" if value else "false" for value in values.tolist()]
+        write = date_cells if self.is_date else number_cells
+        if not self.may_miss:
+            return write(values)
+        missing = np.isnan(values)
+        found = write(np.where(missing, 0, values))
+        return ["" if miss else cell for miss, cell in zip(missing.tolist(), found, strict=True)]
 
     def texts(self, cells: Sequence[str]) -> np.ndarray:
         empty = None if self.may_miss else next((i for i, cell in enumerate(cells) if not cell), None)
@@ -77,11 +75,25 @@ class Column(Struct, frozen=True):
         return np.array(cells, object)
 
 
-def whole_day(value: Any) -> int:
+def date_cells(days: np.ndarray) -> list[str]:
+    """Days since 1970-01-01 as dates. Errors: ValueError for a number that is no day of the years 1 to 9999."""
+    numbers: list[Any] = days.tolist()
+    cells = {day: iso_date(whole_day(day)) for day in set(numbers)}
+    return [cells[day] for day in numbers]
+
+
+def whole_day(value: float) -> int:
     """Errors: ValueError for a number that is not whole."""
     if not np.isfinite(value) or value != int(value):
         raise ValueError(f"{value} is not a whole number of days since 1970-01-01")
     return int(value)
+
+
+def number_cells(values: np.ndarray) -> list[str]:
+    """Numbers as cells that read back exactly."""
+    # Python writes an f64 with the shortest digits too, and many at a time.
+    exact = values.dtype.kind in "iu" or values.dtype == np.float64
+    return list(map(repr, values.tolist())) if exact else list(map(cell_text, values))
 
 
 def is_table(type: LangType) -> bool:

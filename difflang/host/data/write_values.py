@@ -11,10 +11,11 @@ from difflang.host.bindings import HostBindings
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, RunningProgram, host_builtin
 from difflang.host.data import json_values
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_WRITERS, StoredArrays
+from difflang.host.data.arrow_tables import arrow_bytes, refuse_arrow_types
 from difflang.host.data.csv_columns import check_appended, table_rows
 from difflang.host.data.csv_tables import csv_text, matrix_rows
 from difflang.host.data.file_access import append_data, change_output, write_output
-from difflang.host.data.read_values import file_format
+from difflang.host.data.read_values import PACKAGES, file_format
 from difflang.host.data.state_dict import UnstorableValue, leaf_paths, resolve_variants, to_state_dict
 from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table, option_texts
 from difflang.host.optional_packages import require_package
@@ -25,19 +26,20 @@ from difflang.types.type_errors import make_error
 
 # Archives of named arrays: `write_npz("a.npz", x = x, y = y)`.
 NAMED = ("npz", "safetensors")
-CSV_OPTIONS = (*TABLE_OPTIONS, "append")
+TABLE_FORMATS = ("csv", "parquet", "arrow")
+OPTIONS = {"csv": (*TABLE_OPTIONS, "append"), "parquet": TABLE_OPTIONS, "arrow": TABLE_OPTIONS}
 
 
 def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], LangType]:
     """Check that values can be written in a format, or in that of the suffix. Errors: DL0319, DL0708, DL0711."""
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
-        options = tuple(given.named) if format in NAMED else CSV_OPTIONS if format == "csv" else ()
+        options = tuple(given.named) if format in NAMED else OPTIONS.get(format or "", ())
         given.check_arity(1 if format in NAMED else 2, 2, options)
         name = given.text(0)
         used = format or (file_format(name, given) if name is not None else None)
-        if used == "safetensors":
-            require_package(host.module, "safetensors", given.span)
+        if used in PACKAGES:
+            require_package(host.module, PACKAGES[used], given.span)
         values = list(given.named.values()) if format in NAMED else []
         # Either one value by position, or several by name.
         if (len(given.items) == 2) == bool(values):
@@ -54,10 +56,14 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
 
 def check_storable(given: BuiltinCall, type: LangType, format: str | None, span: Span) -> None:
     """Check that a format can hold values of a type. Errors: DL0319, DL0704, DL0711."""
-    if format == "csv" and isinstance(type, RecordType) and is_table(type):
-        declared_columns(given, type, span)
+    if format in TABLE_FORMATS and isinstance(type, RecordType) and is_table(type):
+        columns = declared_columns(given, type, span)
+        if format != "csv":
+            refuse_arrow_types(columns, span)
         given.flag("append")
         return
+    if format in ("parquet", "arrow"):
+        raise make_error("DL0711", f"{format} holds an array of records", (span, f"this is {show_type(type)}"))
     try:
         kinds = [leaf for _, leaf in leaf_paths(type)]
     except UnstorableValue as error:
@@ -122,6 +128,10 @@ def encode_value(format: str, given: BuiltinCall) -> bytes:
     if format == "json":
         value, _ = given.items[1]
         return json_values.json_text(resolve_variants(value).type, to_state_dict(value)).encode()
+    if format in ("parquet", "arrow"):
+        value, span = given.items[1]
+        assert isinstance(value.type, RecordType)
+        return arrow_bytes(format, declared_columns(given, value.type, span), to_state_dict(value), given.span)
     return FORMAT_WRITERS[format](stored_parts(given), given.span)
 
 
@@ -151,5 +161,5 @@ def usage_text(name: str, format: str | None) -> str:
     return f'`{name}("file.{format or "npz"}", value)`{more}'
 
 
-for _name, _format in [("save", None), *[(f"write_{f}", f) for f in (*FORMAT_WRITERS, "csv", "json")]]:
+for _name, _format in [("save", None), *[(f"write_{f}", f) for f in (*FORMAT_WRITERS, *TABLE_FORMATS, "json")]]:
     host_builtin(_name, usage_text(_name, _format), write_check(_format))(make_writer(_format))
