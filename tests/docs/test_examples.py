@@ -139,6 +139,7 @@ PROMISED: dict[str, Callable[[str], bool]] = {
     "vae_digits": lambda said: sum(numbers(r"   80 +(\S+) +(\S+)", said)) < 25,
     "neural_ode": lambda said: numbers(r"step  999: error (\S+)", said)[0] < 0.03,
     "learned_rate": rates_fall,
+    "mixed_effects": lambda said: abs(numbers(r"compost +(\S+)", said)[0] - 4.0) < 0.4,
     "cart_pole": lambda said: all(
         abs(x) < y for x, y in zip(numbers(r" 0\.4 +(\S+) +(\S+)", said), (0.01, 0.5), strict=True)
     ),
