@@ -13,6 +13,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.base.text_numbers import numbered_text
 from difflang.elaborate.context import ElabContext
 from difflang.host.bindings import HostBindings
 from difflang.host.data.file_access import FileAccess
@@ -20,7 +21,7 @@ from difflang.host.expected_type import ExpectedType
 from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.syntax import tree
-from difflang.types.language_types import UNIT, LangType, TextType, show_type
+from difflang.types.language_types import UNIT, LangType, TextType, TupleType, array_axes, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
@@ -101,6 +102,22 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         if not isinstance(value.type, TextType):
             raise self.usage_error(span, f"this is {show_type(value.type)}, but a text is required")
         return value.type.value
+
+    def texts(self, name: str) -> list[str | None] | None:
+        """The texts of an option: one, a tuple or an array of them; None if it is absent or only the run knows them.
+
+        Errors: DL0319.
+        """
+        if name not in self.named:
+            return None
+        value, span = self.named[name]
+        if isinstance(value.type, TextType) and len(array_axes(value.type)) == 1:
+            return None if value.leaves is None else [numbered_text(n) for n in value.array.tolist()]
+        parts = value.type.items if isinstance(value.type, TupleType) else (value.type,)
+        texts = [part.value for part in parts if isinstance(part, TextType) and not array_axes(part)]
+        if len(texts) != len(parts):
+            raise self.usage_error(span, f'write one text or several: `{name} = ("a", "b")`')
+        return texts
 
     def argument(self, place: int | str) -> tuple[HostValue, Span] | None:
         if isinstance(place, str):

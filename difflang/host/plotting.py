@@ -17,7 +17,7 @@ from difflang.host.data.file_access import write_output
 from difflang.host.optional_packages import import_optional, require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
-from difflang.types.language_types import UNIT, LangType, TextType, TupleType, show_type
+from difflang.types.language_types import UNIT, LangType, show_type
 from difflang.types.type_errors import make_error
 
 FORMATS = (".png", ".svg")
@@ -78,13 +78,7 @@ def check_format(given: BuiltinCall) -> None:
 
 def series_labels(given: BuiltinCall) -> list[str]:
     """The labels of the series. Errors: DL0319."""
-    if "labels" not in given.named:
-        return []
-    value, span = given.named["labels"]
-    words = value.type.items if isinstance(value.type, TupleType) else (value.type,)
-    if not all(isinstance(w, TextType) for w in words):
-        raise given.usage_error(span, "write one text for each series")
-    return [w.value or "" for w in words if isinstance(w, TextType)]
+    return [text or "" for text in given.texts("labels") or ()]
 
 
 def register_plot(

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
+from difflang.base.wording import count_of
 from difflang.host.builtins import BuiltinCall
 from difflang.host.data.cell_values import EMPTY, InvalidCell, iso_date, parse_bools, parse_dates, parse_numbers
 from difflang.host.data.csv_tables import cell_text
 from difflang.host.data.state_dict import StoredLeaf, UnstorableValue, leaf_paths
 from difflang.ir.tensor_types import F32, F64, I32, I64, Tensor, numpy_dtype
-from difflang.types.language_types import LangType, RecordType, TextType, TupleType, drop_axes, show_type
+from difflang.types.language_types import LangType, RecordType, TextType, drop_axes, show_type
 from difflang.types.type_errors import make_error
 
 TABLE_OPTIONS = ("header", "dates", "missing")
@@ -123,9 +124,10 @@ def table_columns(type: RecordType, span: Span) -> list[Column]:
 def declared_columns(given: BuiltinCall, type: RecordType, span: Span) -> list[Column]:
     """The columns that a call names. Errors: DL0319, DL0704."""
     columns = table_columns(type, span)
-    if (header := option_texts(given, "header")) is not None:
+    if (header := given.texts("header")) is not None:
         if len(header) != len(columns):
-            raise given.usage_error(given.named["header"][1], f"write one text for each of {len(columns)} columns")
+            way = f"write one text for each of {count_of(len(columns), 'column')}"
+            raise given.usage_error(given.named["header"][1], way)
         columns = [replace(c, name=c.path if name is None else name) for c, name in zip(columns, header, strict=True)]
     dates = chosen_columns(given, "dates", columns)
     missing = chosen_columns(given, "missing", columns)
@@ -157,21 +159,9 @@ def check_options(given: BuiltinCall, column: Column) -> None:
         )
 
 
-def option_texts(given: BuiltinCall, name: str) -> list[str | None] | None:
-    """The texts of an option, one or a tuple; None for one that only the run knows. Errors: DL0319."""
-    if name not in given.named:
-        return None
-    value, span = given.named[name]
-    parts = value.type.items if isinstance(value.type, TupleType) else (value.type,)
-    texts = [part.value for part in parts if isinstance(part, TextType)]
-    if len(texts) != len(parts):
-        raise given.usage_error(span, f'write texts: `{name} = ("a", "b")`')
-    return texts
-
-
 def chosen_columns(given: BuiltinCall, option: str, columns: Sequence[Column]) -> list[str]:
     """The fields that an option names. Errors: DL0319 for an unknown one."""
-    names = [name for name in option_texts(given, option) or () if name is not None]
+    names = [name for name in given.texts(option) or () if name is not None]
     known = [c.path for c in columns]
     for name in names:
         if name not in known:

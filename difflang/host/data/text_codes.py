@@ -62,7 +62,7 @@ def number_array(numbers: np.ndarray) -> HostValue:
 def places_among(texts: list[str], names: list[str], span: Span) -> np.ndarray:
     """The place of each text among names. Errors: DL0910 for a text that is none of them."""
     places = {name: place for place, name in reversed(list(enumerate(names)))}
-    missing = [text for text in texts if text not in places]
+    missing = sorted(set(texts) - set(places))
     if missing:
         some = ", ".join(f'"{printable(t)[:40]}"' for t in missing[:5]) + (", …" if len(missing) > 5 else "")
         raise make_error("DL0910", f"{some} {'is' if len(missing) == 1 else 'are'} not among the names", (span, ""))

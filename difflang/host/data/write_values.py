@@ -17,7 +17,7 @@ from difflang.host.data.csv_tables import csv_text, matrix_rows
 from difflang.host.data.file_access import append_data, change_output, write_output
 from difflang.host.data.read_values import PACKAGES, file_format
 from difflang.host.data.state_dict import UnstorableValue, leaf_paths, resolve_variants, to_state_dict
-from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table, option_texts
+from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is_table
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
@@ -144,7 +144,7 @@ def stored_parts(given: BuiltinCall) -> StoredArrays:
 
 def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
     """The column titles of a matrix. Errors: DL0319."""
-    texts = tuple([text or "" for text in option_texts(given, "header") or ()])
+    texts = tuple([text or "" for text in given.texts("header") or ()])
     if len(texts) != (columns := column_count(value)):
         way = f"write one text for each of {columns} columns" if columns != 1 else "write one text"
         raise given.usage_error(given.named["header"][1], way)

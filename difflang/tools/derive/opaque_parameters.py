@@ -25,6 +25,7 @@ from difflang.types.language_types import (
     LangType,
     RecordType,
     SumType,
+    TextType,
     TupleType,
     VariantType,
     function_signature,
@@ -118,7 +119,11 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
 
 
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:
-    """Errors: DL0802 for a sum type, or a type that contains one."""
+    """Errors: DL0802 for a sum type or an array of texts, or a type that contains one."""
+    if isinstance(type, TextType) and type.number is not None:
+        message = f"`{decl.name}` takes {with_article(show_type(type))}, whose texts are numbers in the derivative"
+        way = "derive a function of the numbers that `codes` gives for the texts"
+        raise make_error("DL0802", message, (decl.name_span, ""), help=way)
     if isinstance(type, (SumType, VariantType)) and not is_plain_enum_array(type):
         message = f"`{decl.name}` takes or returns {with_article(show_type(type))}, whose tangents cannot be written"
         raise make_error(

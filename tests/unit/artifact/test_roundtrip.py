@@ -317,6 +317,8 @@ REFUSED = {
     "prints": 'fn f(x: f32) -> f32 {\n  print("x is {x}")\n  x\n}',
     "prints in a function that it calls": "fn g(x: f32) -> f32 {\n  print(x)\n  x\n}\nfn f(x: f32) -> f32 = g(x) + 1",
     "gives a function": "fn f(x: f32) -> (f32) -> f32 = |y| x * y",
+    "gives a text of an array": 'fn f(x: f32) -> str = ["a", "b"][i32(x)]',
+    "says a text of an array": 'fn f(x: f32) -> f32 {\n  let s = ["a"][i32(x)]\n  assert x > 0, "not {s}"\n  x\n}',
 }
 
 

@@ -59,6 +59,17 @@ print(t)
     assert ran(folder, program) == ["Iris(sepal = [5.1], number = [1])"]
 
 
+def test_options_are_texts_of_an_array_too(folder: Path) -> None:
+    program = """let names = ["a b", "c"]
+record P { x: f64, y: f64 }
+write_csv("o.csv", [[1.0, 2.0]], header = names)
+let t: P[n] = read_csv("o.csv", header = names)
+let u: P[n] = read_csv("o.csv", header = (names[1], names[0]))
+print(t, u.x)
+"""
+    assert ran(folder, program) == ["P(x = [1.0], y = [2.0]) [2.0]"]
+
+
 def test_a_table_without_rows(folder: Path) -> None:
     (folder / "e.csv").write_text("age\n")
     program = 'record P { age: f64 }\nlet t: P[n] = read_csv("e.csv")\nprint(n, t)\n'
@@ -81,8 +92,8 @@ WRONG = [
     ("id: i16", 'dates = "id"', "DL0319", "a date is a number of days since 1970-01-01, but `id` is i16", "id: i32"),
     ("id: i32", 'missing = "id"', "DL0319", "`id` is i32, which has no value for a missing cell", "`id: f64`"),
     ("age: f64", 'missing = "aeg"', "DL0319", "`missing` names `aeg`, which is no field", "did you mean `age`?"),
-    ("age: f64", 'header = ("a", "b")', "DL0319", "write one text for each of 1 columns", ""),
-    ("age: f64", "header = 3", "DL0319", "write texts", ""),
+    ("age: f64", 'header = ("a", "b")', "DL0319", "write one text for each of 1 column", ""),
+    ("age: f64", "header = 3", "DL0319", "write one text or several", ""),
     ("age: f64", 'other = "a"', "DL0319", "`read_csv` has no parameter `other`", ""),
     ("age: f64[2]", "", "DL0704", "a column has one number or text in each row", "`age` is f64[2]"),
     ("weight: str", "", "DL0703", "p.csv:3: column `weight`: this cell is empty", 'write `missing = "weight"`'),

@@ -307,6 +307,7 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
         ),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "is a different program"),
         ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "output of `print`"),
+        ("fn f(x: f64, names: str[n]) -> f64 = x * x", 1, "takes a str[n], whose texts are numbers"),
     ],
 )
 def test_what_is_not_written_down(source: str, line: int, says: str) -> None:
