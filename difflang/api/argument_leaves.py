@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from difflang.api.item_arrays import LeadingAxes, LeafSource
+import numpy as np
+
+from difflang.api.item_arrays import LeadingAxes, LeafSource, text_source
 from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -19,11 +21,12 @@ from difflang.base.wording import count_of, with_article
 from difflang.ir.tensor_types import BOOL, C128, COMPLEXES, DType, Tensor
 from difflang.runtime import argument_conversion, pytrees
 from difflang.runtime.pytrees import LeafSlot
+from difflang.runtime.value_layouts import is_list
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar, literal_dtype
-from difflang.types.language_types import KEY, ClosureType, LangType, show_type
+from difflang.types.language_types import KEY, TAG, ClosureType, LangType, TextType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
@@ -120,6 +123,15 @@ class LeafReader:
         self.key_positions.append(len(self.leaf_order))
         self.leaf_order.append(value.index)
         return KEY
+
+    def read_texts(self, value: Sequence[Any], path: str) -> TextType:
+        """The texts of an array of items: nested lists or tuples, as many levels deep as it has axes. Errors: DL12."""
+        texts = text_lists(value)
+        array = np.array(texts, object)
+        if not all(isinstance(text, str) for text in array.flat) or self.item_shape(array.shape, path):
+            raise self.refused(path, "str", value)
+        self.leaf_order.append(text_source(texts))
+        return TextType(number=TAG)
 
     def read_array(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
         """An array or a number, with the declared element type if there is one."""
@@ -235,6 +247,13 @@ def field_names(value: Any) -> Sequence[str] | None:
 def static_slot(value: Any) -> Any:
     """A static field of a record, which is no JAX leaf, as a slot of its own."""
     return LeafSlot(-1, value) if isinstance(value, str) else value
+
+
+def text_lists(value: Any) -> Any:
+    """Nested lists of what stands in the slots of nested lists or tuples."""
+    if is_list(value):
+        return [text_lists(part) for part in value]
+    return value.value if isinstance(value, LeafSlot) else value
 
 
 def describe_value(value: Any) -> str:

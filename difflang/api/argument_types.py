@@ -105,6 +105,8 @@ class ArgumentReader(ItemReader):
             if isinstance(record, tree.Enum):
                 return self.read_enum(value, record, path)
             return self.read_record(value, record, path, written)
+        if name == "str" and self.leading and is_list(value):
+            return self.read_texts(value, path)
         if name == "str":
             if isinstance(value, LeafSlot) and isinstance(value.value, str):
                 return TextType(value.value)

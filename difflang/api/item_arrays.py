@@ -62,6 +62,13 @@ def read_source(source: LeafSource, leaves: Sequence[Any], type: Tensor | None) 
     return pytrees.stack_arrays(parts, source.axis, dtype)
 
 
+def text_source(texts: Any) -> LeafSource:
+    """The source of the numbers of texts in nested lists."""
+    if isinstance(texts, str):
+        return FilledLeaf(text_number(texts))
+    return StackedLeaves(tuple([text_source(part) for part in texts]), 0)
+
+
 def widened_sources(type: LangType, whole: LangType, sources: Iterator[LeafSource]) -> list[LeafSource]:
     """The sources of a value's leaves, as those of a type that contains its type; see `widen_to_type`."""
     match type, whole:

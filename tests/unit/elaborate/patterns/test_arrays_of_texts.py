@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -122,3 +123,18 @@ def test_from_python() -> None:
     assert rows.group == ("g", "g", "g") and rows[1].group == "g" and rows[1:].group == ("g", "g")
     with pytest.raises(DifflangError, match="declared str"):
         module.count([1, 2], "a")
+
+
+def test_columns_of_texts_from_python() -> None:
+    module = difflang.loads(
+        "float f32\nrecord Row { group: str, x: f32 }\n"
+        'fn total(rows: Row[n]) -> f32 = sum(for r in rows => if r.group == "a" { r.x } else { 0.0 })\n'
+        "fn rows(names: str[n]) -> Row[n] = [for (i, s) in enumerate(names) => Row(s, f32(i))]\n"
+    )
+    rows = module.rows(["b", "a", "a"])
+    assert [row.group for row in rows] == ["b", "a", "a"]
+    assert module.total(rows) == 3.0 and jax.jit(module.total)(rows) == 3.0
+    assert module.total({"group": ["a", "b"], "x": np.ones(2, np.float32)}) == 1.0
+    for group, said in ((("a",), "has 1"), (("a", 1), "declared str"), ((("a",), ("b",)), "declared str")):
+        with pytest.raises(DifflangError, match=said):
+            module.total(module.Row(group, np.ones(2, np.float32)))
