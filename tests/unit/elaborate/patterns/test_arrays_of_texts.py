@@ -43,6 +43,12 @@ PROGRAMS = {
     "printed in functions": (ROWS + 'fn show(rows: Row[n], i: i32) { print("{rows[i].group:>3}|", rows.group) }\nshow(rows, 1)', ['  b| ["a", "b", "a"]']),
     "in loops of functions": (ROWS + 'fn last(names: str[n]) -> str {\n  var s = names[0]\n  for name in names { s = name }\n  s\n}\nprint(last(["p", "q"]), last(rows.group))', ["q a"]),
     "in enums": ('enum Item { Named(name: str), Other }\nlet items = [Named("a"), Other, Named("b")]\nfor i in items { match i { Named(name) => print(name), Other => print("-") } }', ["a", "-", "b"]),
+    "variables": (ROWS + 'var best = Row("z", 0.0)\nfor r in rows { if r.x > best.x { best = r } }\nprint(best, best.group == "a")\nbest = Row("known", 2.0)\nprint(best.group)', ['Row(group = "a", x = 3.0) true', "known"]),
+    "variables of functions": (ROWS + 'fn top(rows: Row[n]) -> Row {\n  var best = Row("none", -inf)\n  for r in rows { if r.x > best.x { best = r } }\n  best\n}\nprint(top(rows), top(rows[..2]).group)', ['Row(group = "a", x = 3.0) b']),
+    "branches and returns of functions": (ROWS + 'fn first(rows: Row[n], x: f64) -> str {\n  for r in rows { if r.x > x { return r.group } }\n  "nobody"\n}\nfn chosen(rows: Row[n], x: f64) -> str = if x > 0.0 { rows[1].group } else { "none" }\nprint(first(rows, 1.5), first(rows, 9.0), chosen(rows, 1.0), chosen(rows, -1.0))', ["b nobody b none"]),
+    "recursion": (ROWS + 'fn nth(rows: Row[n], i: i32) -> str = if i == 0 { rows[1].group } else { nth(rows, i - 1) }\nprint(nth(rows, 2))', ["b"]),
+    "host functions that yield": (ROWS + 'host fn loud(rows: Row[n]) -> str[n] { for r in rows { yield "{r.group}!" } }\nhost fn pick(names: str[n], i: i32 = 0) -> str { names[i] }\nprint(loud(rows), pick(["x", "y"], i = 1))', ['["a!", "b!", "a!"] y']),
+    "enums in functions": ('enum Law { Named(s: str, k: f64), Free }\nlet laws = [Named("hooke", 1.0), Free, Named("newton", 2.0)]\nfn strength(l: Law, s: str) -> f64 = match l { Named(name, k) => if name == s { k } else { 0.0 }, Free => -1.0 }\nprint([for l in laws => strength(l, "newton")])', ["[0.0, -1.0, 2.0]"]),
     "empty": ('let e = [""]\nprint(e, e[0] == "")', ['[""] true']),
 }  # fmt: skip
 
