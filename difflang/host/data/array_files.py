@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.host.data.numpy_files import NpzArchive, read_npy
@@ -18,7 +19,8 @@ from difflang.host.data.safetensors_files import COMPLEX_PREFIX, TEXT_PREFIX, re
 from difflang.host.optional_packages import import_optional
 from difflang.types.type_errors import make_error
 
-# By path such as `layers.0.w`, a NumPy array, an array that is not read yet or a str; the path of a single value is "".
+# By path such as `layers.0.w`, a NumPy array, an array that is not read yet, a str or an array of objects or codes of
+# texts; the path of a single value is "".
 StoredArrays = Mapping[str, Any]
 
 FORMAT_OF_SUFFIX = {
@@ -32,6 +34,18 @@ FORMAT_OF_SUFFIX = {
     ".feather": "arrow",
 }
 UNNAMED = "value"  # the name of a single value in an archive
+
+
+class CodedTexts(Struct, frozen=True, eq=False):
+    """An array of texts, as places among some texts."""
+
+    texts: list[str]
+    places: np.ndarray
+    dtype = np.dtype(object)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.places.shape
 
 
 def npz_bytes(stored: StoredArrays, span: Span) -> bytes:

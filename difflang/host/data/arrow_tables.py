@@ -10,14 +10,17 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
+from difflang.host.data.array_files import CodedTexts
 from difflang.host.data.table_columns import DATE_DTYPES, Column, column_place
 from difflang.host.optional_packages import import_optional
 from difflang.ir.tensor_types import BF16, Tensor, numpy_dtype
 from difflang.types.language_types import show_type
 from difflang.types.type_errors import make_error
 
+Stored = np.ndarray | CodedTexts
 
-def read_parquet_columns(path: Path, name: str, columns: Sequence[Column], span: Span) -> dict[str, np.ndarray]:
+
+def read_parquet_columns(path: Path, name: str, columns: Sequence[Column], span: Span) -> dict[str, Stored]:
     """The declared columns by the paths of their fields. Errors: DL0703, DL0704, DL0706, DL0709."""
     parquet: Any = import_optional("pyarrow.parquet", span)
     with parquet.ParquetFile(path) as file:
@@ -25,7 +28,7 @@ def read_parquet_columns(path: Path, name: str, columns: Sequence[Column], span:
         return read_columns(file.read(columns=names), name, columns, span)
 
 
-def read_arrow_columns(path: Path, name: str, columns: Sequence[Column], span: Span) -> dict[str, np.ndarray]:
+def read_arrow_columns(path: Path, name: str, columns: Sequence[Column], span: Span) -> dict[str, Stored]:
     """The same of an Arrow file, also called Feather. Errors: DL0703, DL0704, DL0706, DL0709."""
     arrow: Any = import_optional("pyarrow", span)
     with arrow.memory_map(str(path)) as file:
@@ -38,11 +41,11 @@ def named_columns(titles: Sequence[str], name: str, columns: Sequence[Column], s
     return [titles[column_place(column, titles, name, span)] for column in columns]
 
 
-def read_columns(table: Any, name: str, columns: Sequence[Column], span: Span) -> dict[str, np.ndarray]:
+def read_columns(table: Any, name: str, columns: Sequence[Column], span: Span) -> dict[str, Stored]:
     return {c.path: read_column(table.column(c.name).combine_chunks(), name, c, span) for c in columns}
 
 
-def read_column(array: Any, name: str, column: Column, span: Span) -> np.ndarray:
+def read_column(array: Any, name: str, column: Column, span: Span) -> Stored:
     """The values of a column, which must have its declared type. Errors: DL0703, DL0704."""
     arrow: Any = import_optional("pyarrow", span)
     if array.null_count and not column.may_miss:
@@ -56,8 +59,8 @@ def read_column(array: Any, name: str, column: Column, span: Span) -> np.ndarray
             raise column_type_error(array, name, column, span)
         # Each distinct text becomes a Python object once.
         coded = array if arrow.types.is_dictionary(array.type) else array.dictionary_encode()
-        texts = np.array([*coded.dictionary.to_pylist(), ""], object)
-        return texts[coded.indices.fill_null(len(texts) - 1).to_numpy()]
+        texts: list[str] = [*coded.dictionary.to_pylist(), ""]
+        return CodedTexts(texts, coded.indices.fill_null(len(texts) - 1).to_numpy())
     if arrow.types.is_date32(kind) and column.type.dtype in DATE_DTYPES:
         array, kind = array.cast(arrow.int32()), None
     elif column.is_date or kind != arrow_type(arrow, column):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.base.text_numbers import numbered_text, text_numbers
-from difflang.host.data.array_files import UNNAMED, StoredArrays
+from difflang.host.data.array_files import UNNAMED, CodedTexts, StoredArrays
 from difflang.host.data.numpy_files import ArrayInFile
 from difflang.host.values import HostValue
 from difflang.ir import symbolic_dims
@@ -217,18 +217,22 @@ class StateDictLoader(Struct, eq=False):
         if isinstance(found, str) or found.dtype.kind not in "UO":
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(leaf))
         self.check_shape(path, leaf, found)
+        if isinstance(found, CodedTexts):
+            return self.numbers_of(path, leaf, found.texts)[found.places]
         texts = found.read() if isinstance(found, ArrayInFile) else found
-        flat: list[str] = texts.ravel().tolist()
-        if any("\ud800" <= c <= "\udfff" for c in "".join(flat)):
+        return self.numbers_of(path, leaf, texts.ravel().tolist()).reshape(texts.shape)
+
+    def numbers_of(self, path: str, leaf: TextType, texts: list[str]) -> np.ndarray:
+        if any("\ud800" <= c <= "\udfff" for c in "".join(texts)):
             raise self.mismatch_error("DL0704", path, "half of a surrogate pair", show_type(leaf))
-        return np.array(text_numbers(flat), np.int32).reshape(texts.shape)
+        return np.array(text_numbers(texts), np.int32)
 
     def check_array(self, path: str, declared: Tensor, found: np.ndarray | ArrayInFile) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
         self.check_shape(path, declared, found)
 
-    def check_shape(self, path: str, declared: Tensor | TextType, found: np.ndarray | ArrayInFile) -> None:
+    def check_shape(self, path: str, declared: Tensor | TextType, found: np.ndarray | ArrayInFile | CodedTexts) -> None:
         shape = array_axes(declared)
         if len(found.shape) != len(shape):
             raise self.mismatch_error("DL0705", path, array_type_text(found), show_type(declared))
@@ -265,7 +269,7 @@ class StateDictLoader(Struct, eq=False):
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 
-def array_type_text(array: np.ndarray | ArrayInFile | str) -> str:
+def array_type_text(array: np.ndarray | ArrayInFile | CodedTexts | str) -> str:
     """The type of an array in a file, in the language's spelling if it has one."""
     if isinstance(array, str):
         return "a text"

@@ -41,18 +41,25 @@ def text_axes(given: BuiltinCall, place: int) -> tuple[Dim, ...]:
 def codes(_: RunningProgram, given: BuiltinCall) -> HostValue:
     """The sorted distinct texts and the place of each text among them, or their places among some names."""
     numbers = given.items[0][0].array
-    distinct, places = np.unique(numbers, return_inverse=True)
+    distinct, places = distinct_numbers(numbers)
     texts = [numbered_text(n) for n in distinct.tolist()]
     if len(given.items) == 2:
         names = [numbered_text(n) for n in given.items[1][0].array.tolist()]
-        return number_array(places_among(texts, names, given.items[0][1])[places].reshape(numbers.shape))
+        return number_array(places_among(texts, names, given.items[0][1])[places])
     order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int32)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    code = number_array(rank[places].reshape(numbers.shape))
+    code = number_array(rank[places])
     names = number_array(distinct[order])
     type = TupleType((code.type, TextType(number=names.type)))  # type: ignore[arg-type]
     return HostValue(type, (*(code.leaves or ()), *(names.leaves or ())))
+
+
+def distinct_numbers(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers, and the place of each among them. Numbers of texts are dense, so nothing need be sorted."""
+    here = np.zeros(numbers.max(initial=0) + 1, np.bool_)
+    here[numbers] = True
+    return np.flatnonzero(here), (np.cumsum(here) - 1)[numbers]
 
 
 def number_array(numbers: np.ndarray) -> HostValue:
