@@ -15,7 +15,7 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.host.builtins import BuiltinCall
 from difflang.host.data.cell_values import EMPTY, InvalidCell, iso_date, parse_bools, parse_dates, parse_numbers
-from difflang.host.data.csv_tables import cell_text
+from difflang.host.data.csv_tables import cell_text, separator_hint
 from difflang.host.data.state_dict import StoredLeaf, UnstorableValue, leaf_paths
 from difflang.ir.tensor_types import F32, F64, I32, I64, Tensor, numpy_dtype
 from difflang.types.language_types import LangType, RecordType, TextType, drop_axes, show_type
@@ -186,5 +186,6 @@ def missing_column_error(
     what = f"several columns `{column.name}`" if twice else f"no column `{column.name}`"
     near, _ = did_you_mean(column.name, titles, span)
     way = f"it has {', '.join(titles[:12]) or 'none'}{', …' if len(titles) > 12 else ''}"
-    helps = f"{near} {way}" if near else way
+    helps = separator_hint(titles[0]) if len(titles) == 1 else ""
+    helps = helps or (f"{near} {way}" if near else way)
     return make_error("DL0706", f"`{file}` has {what}", (span, "read here"), (column.span, "declared here"), help=helps)

@@ -126,7 +126,7 @@ def test_a_missing_cell_does_not_hide_a_wrong_one(folder: Path) -> None:
         ("1,2\n3,4\n", "the columns of `w.csv` have no names"),
         ("x,x\n1,2\n", "`w.csv` has several columns `x`"),
         ("x,y\n1\n", "w.csv:2: this row has 1 column, but the others have 2"),
-        ("x;y\n1;2\n", "`w.csv` has no column `x`"),
+        ("x;y\n1;2\n", "this table separates its columns by semicolons"),
         ("", "`w.csv` has no column `x`"),
         ('x\n"1\n', "line 2: a quote is not closed"),
     ],
