@@ -25,7 +25,7 @@ ROWS_AT_A_TIME = 4096
 def read_csv_columns(path: Path, name: str, columns: Sequence[Column], span: Span) -> dict[str, np.ndarray]:
     """The declared columns by the paths of their fields; others are skipped. Errors: DL0701, DL0703, DL0706."""
     rows = csv_rows(path, name, span)
-    _, titles = next(rows, (1, []))
+    _, titles = next((row for row in rows if any(map(str.strip, row[1]))), (1, []))
     titles = [title.strip() for title in titles]
     if titles and all(map(is_decimal, titles)):
         way = f"read it as numbers, `f64[n, {len(titles)}]`, or write the names of the columns into its first row"
@@ -35,7 +35,9 @@ def read_csv_columns(path: Path, name: str, columns: Sequence[Column], span: Spa
     cells: list[list[str]] = [[] for _ in columns]
     # Millions of small lists, none of them in a cycle.
     with pause_gc():
-        while chunk := list(islice(rows, ROWS_AT_A_TIME)):
+        # A line of spaces is empty, but in a single column it is a cell.
+        filled = (row for row in rows if len(titles) == 1 or len(row[1]) > 1 or row[1][0].strip())
+        while chunk := list(islice(filled, ROWS_AT_A_TIME)):
             for line, row in chunk:
                 if len(row) != len(titles):
                     raise row_width_error(name, line, row, len(titles), span)

@@ -57,7 +57,7 @@ def csv_rows(path: Path, name: str, span: Span) -> Iterator[tuple[int, list[str]
             # Strict: else a quote without an end takes the rest of the file for one cell.
             reader = csv.reader(file, strict=True)
             for row in reader:
-                if len(row) > 1 or (row and row[0].strip()):
+                if row:
                     yield line, row
                 line = reader.line_num + 1
     except UnicodeDecodeError as error:
@@ -98,7 +98,10 @@ def drop_column_axis(table: np.ndarray, rank: int, name: str, span: Span) -> np.
 def csv_text(rows: Iterable[Sequence[str]]) -> str:
     """Rows of cells as the text of a file."""
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    writer, quoting = [csv.writer(file, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)]
+    for row in rows:
+        # Python 3.12 and older put no quotes around a carriage return, which ends a line for readers.
+        (quoting if any("\r" in cell for cell in row) else writer).writerow(row)
     return file.getvalue()
 
 

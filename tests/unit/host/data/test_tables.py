@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.source import Source
+from difflang.base.source import NO_SPAN, Source
 from difflang.driver.checked_program import check_program
 from difflang.driver.run_program import run_program
 from difflang.execution.engine import Engine
+from difflang.host.data.csv_columns import read_csv_columns, table_rows
+from difflang.host.data.csv_tables import csv_text
 from difflang.host.data.file_access import FileAccess
+from difflang.host.data.table_columns import Column
+from difflang.ir.tensor_types import BOOL, F32, Tensor
+from difflang.types.language_types import TextType
 
 PATIENTS = """id,age,weight,ok,visited,group
 1,30.5,70,true,2024-03-01,A
@@ -281,3 +290,28 @@ print(u.group, u.visited, s, k)
 def test_other_files_with_other_texts(type: str, code: str, format: str, folder: Path) -> None:
     text = report(folder, f'save("t.{format}", ["a", "b"])\nlet s: {type} = load("t.{format}")\n')
     assert f"error[{code}]" in text or (format == "json" and "error[DL0704]" in text)
+
+
+# Texts of every kind, and those that a table treats in ways of their own.
+TEXTS = st.one_of(
+    st.text(max_size=8), st.sampled_from(["", " ", "\r", "\n", '"', ",", "NA", "nan", "\ufeff", "a\r\nb"])
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS, st.floats(width=32), st.booleans()), max_size=4), wide=st.booleans())
+def test_what_is_written_is_read(rows: list[tuple[str, str, float, bool]], wide: bool, tmp_path: Path) -> None:
+    types = (TextType(), TextType(), Tensor(F32), Tensor(BOOL))
+    columns = [Column(name, name, type, NO_SPAN, False, True) for name, type in zip("abxo", types, strict=True)]
+    columns[3] = replace(columns[3], may_miss=False)
+    columns = columns if wide else columns[:1]
+    values = (object, object, np.float32, np.bool_)
+    stored = {
+        c.path: np.array([row[i] for row in rows], kind)
+        for i, (c, kind) in enumerate(zip(columns, values, strict=False))
+    }
+    path = tmp_path / "r.csv"
+    path.write_bytes(csv_text([[c.name for c in columns], *table_rows(columns, stored, NO_SPAN)]).encode())
+    found = read_csv_columns(path, "r.csv", columns, NO_SPAN)
+    for name, array in stored.items():
+        np.testing.assert_array_equal(found[name], array)
