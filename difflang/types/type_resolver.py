@@ -105,7 +105,7 @@ class TypeResolver(Struct):
     def array_parts(self, written: tree.TypeExpr) -> tuple[tree.TypeExpr, Axes] | None:
         """The item and axes of an array of texts, records, enums or values of a generic type; None for other types.
 
-        Errors: DL0355 for axes that belong into the brackets of the item, and for `..s`.
+        Errors: DL0355 for axes that belong into the brackets of the item, and for `..s`; DL0610 for axes of a mesh.
         """
         match written:
             case tree.TypeArray(item=item, axes=axes):
@@ -113,6 +113,8 @@ class TypeResolver(Struct):
                 if isinstance(inner, tree.TypeApply) and not self.takes_arguments(".".join(inner.path)):
                     raise axes_in_two_brackets_error(written, inner)
             case tree.TypeApply(path=path, args=axes) if self.names_item(".".join(path)):
+                if written.splits:
+                    raise misplaced_axes_error(written)
                 name_span = Span(written.span.source, written.span.start, written.span.start + len(".".join(path)))
                 item = tree.TypeName(name_span, path)
             case _:

@@ -85,6 +85,8 @@ def test_what_types_say_is_in_the_graph() -> None:
         ("axes data\nfn f(x: f32[n]) -> f32[n] = x |> reshard", [("DL0610", 2)]),
         ("axes data\nrecord R[n] { x: f32[n] }\nfn f(r: R[n @data]) -> f32 = sum(r.x)", [("DL0610", 3)]),
         ("axes data\nrecord R[n] { x: f32[n] }\nfn f(r: R[n][k @data]) -> f32 = sum(r[0].x)", [("DL0610", 3)]),
+        ("axes data\nrecord R { x: f32 }\nfn f(r: R[k @data]) -> f32 = r[0].x", [("DL0610", 3)]),
+        ("axes data\nfn f(names: str[k @data]) -> str = names[0]", [("DL0610", 2)]),
         ("axes data, data", [("DL0210", 1)]),
         ("axes a, b\nfn f(x: f32[n @a], y: f32[n @b]) -> f32[n @a] = x + y", [("DL0605", 2)]),
         ("axes a, b\nfn f(x: f32[n @a], y: f32[n @b]) -> f32[n @a] = x + reshard(y, @a)", []),
