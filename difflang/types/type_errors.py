@@ -185,7 +185,7 @@ def axes_in_two_brackets_error(written: tree.TypeArray, inner: tree.TypeApply) -
 
 def item_spread_error(written: tree.TypeExpr, spread: tree.AnyShape) -> DifflangError:
     """The report of `Body[..s]`: an array of records has a known number of axes."""
-    message = f"`..{spread.name}` stands for axes of numbers, not of records or enums"
+    message = f"`..{spread.name}` stands for axes of numbers, not of texts, records or enums"
     return make_error("DL0355", message, (spread.span, ""), help=f"name each axis of `{written.span.text}`")
 
 

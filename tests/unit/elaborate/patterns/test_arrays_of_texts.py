@@ -85,6 +85,9 @@ WRONG = [
     ('fn f(name: str) -> f64 = 1.0\nprint(f(["a"]))', "DL0304", "this is str[1]"),
     ('match ["a"] { "a" => print(1), _ => print(2) }', "DL0353", ""),
     ('print(["a", "b"][2])', "DL0326", ""),
+    ('let n = ["a", "b"]\nprint([n[0], ["a", "b"]])', "DL0317", "the items of an array must have one type"),
+    ("fn f(names: str[..s]) -> f64 = 1.0", "DL0355", "not of texts, records or enums"),
+    ("fn f(x: key[3]) -> f64 = 1.0", "DL0355", "there are no arrays of `key`"),
     (
         'fn f(i: i32) -> str[2] = ["a{i}", "b"]\nprint(f(1))',
         "DL0327",
