@@ -15,7 +15,7 @@ from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.language_types import TextType, show_type
+from difflang.types.language_types import TextType, array_axes, drop_axes, is_one_text, show_type
 
 # Characters of a value shown beside its expression; of a longer array only the first wrong element is shown.
 MAX_VALUE_LENGTH = 60
@@ -86,16 +86,18 @@ def value_label(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label
     if isinstance(e.operand if isinstance(e, tree.Unary) else e, LITERALS):
         return None
     text = " ".join(format_value(value, "", e.span).split())
-    text = f'"{text}"' if isinstance(value.type, TextType) else text
+    text = f'"{text}"' if is_one_text(value.type) else text
     if len(text) <= MAX_VALUE_LENGTH and "..." not in text:
         return Label(e.span, f"this is {text}")
-    if not isinstance(value.type, Tensor) or value.leaves is None:
+    rank = len(array_axes(value.type))
+    if not isinstance(value.type, (Tensor, TextType)) or not rank or value.leaves is None:
         return Label(e.span, f"this is {show_type(value.type)}")
     array = np.asarray(value.leaves[0])
     # An operand may be broadcast: it has fewer axes than the comparison, or axes of length 1.
     own = where[len(where) - array.ndim :]
     at = tuple(min(i, n - 1) for i, n in zip(own, array.shape, strict=True))
-    element = format_value(HostValue(Tensor(value.type.dtype), (array[at],)), "", e.span)
+    element = format_value(HostValue(drop_axes(value.type, rank), (array[at],)), "", e.span)
+    element = f'"{element}"' if isinstance(value.type, TextType) else element
     return Label(e.span, f"this is {element} at [{', '.join(map(str, at))}]")
 
 

@@ -99,7 +99,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         if found is None:
             return None
         value, span = found
-        if not isinstance(value.type, TextType):
+        if not isinstance(value.type, TextType) or array_axes(value.type):
             raise self.usage_error(span, f"this is {show_type(value.type)}, but a text is required")
         return value.type.value
 

@@ -14,7 +14,7 @@ from difflang.host.builtins import BuiltinCall, RunningProgram, host_builtin
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DType, Tensor, numpy_dtype
 from difflang.numerics.decimal_numbers import nearest_floats
-from difflang.types.language_types import LangType, TextType, show_type
+from difflang.types.language_types import LangType, TextType, is_one_text, show_type
 from difflang.types.module_scope import ModuleScope, ProgramArgument
 from difflang.types.type_errors import make_error
 
@@ -35,9 +35,7 @@ def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
     else:
         way = f'`let {name}: f64 = arg("{name}")`, or give it a default'
         raise make_error("DL0319", f"`{name}` needs a type or a default", (given.span, ""), help=way)
-    if not isinstance(type, TextType) and not (
-        isinstance(type, Tensor) and not type.shape and type.dtype.kind != "complex"
-    ):
+    if not is_one_text(type) and not (isinstance(type, Tensor) and not type.shape and type.dtype.kind != "complex"):
         raise make_error("DL0319", "an argument of a program must be a real number, a bool or a text",
                       (given.span, f"this is {show_type(type)}"))  # fmt: skip
     written = default[1].text.partition("=")[2].strip() if default else None

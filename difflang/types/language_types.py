@@ -351,6 +351,11 @@ def array_axes(type: LangType) -> tuple[Dim, ...]:
             return ()
 
 
+def is_one_text(type: LangType) -> bool:
+    """Whether it is the type of a text, and not of an array of texts."""
+    return isinstance(type, TextType) and not array_axes(type)
+
+
 def map_closure(
     type: ClosureType, change: Callable[[Tensor], Tensor], axes: Callable[[RecordType], tuple[Dim, ...]] | None = None
 ) -> ClosureType:

@@ -14,7 +14,7 @@ from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import prune_dtype
 from difflang.types.join_types import all_variants, sum_options
-from difflang.types.language_types import LangType, TextType, TupleType, VariantType, array_axes, show_type
+from difflang.types.language_types import LangType, TupleType, VariantType, is_one_text, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import check_literal_range, make_error
 from difflang.types.unify import Unifier
@@ -340,7 +340,3 @@ def default_rows(rows: Sequence[Sequence[CheckedPattern]]) -> list[list[CheckedP
 
 def case_text(head: Constructor, parts: Sequence[str]) -> str:
     return f"{head.text}({', '.join(parts)})" if parts else head.text
-
-
-def is_one_text(type: LangType) -> bool:
-    return isinstance(type, TextType) and not array_axes(type)

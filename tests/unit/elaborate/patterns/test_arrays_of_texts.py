@@ -86,6 +86,16 @@ WRONG = [
     ('match ["a"] { "a" => print(1), _ => print(2) }', "DL0353", ""),
     ('print(["a", "b"][2])', "DL0326", ""),
     ('let n = ["a", "b"]\nprint([n[0], ["a", "b"]])', "DL0317", "the items of an array must have one type"),
+    ('assert all(["a", "b"] == "a")', "DL0901", ""),
+    (NAMES + 'assert all(names == "a")', "DL0901", 'this is ["a", "bb", "c"]'),
+    (
+        'let n = for i in 0..300 { yield "name {i}" }\nassert all(n != "name 150")',
+        "DL0901",
+        'this is "name 150" at [150]',
+    ),
+    (NAMES + "assert names[0] == names[1]", "DL0901", 'this is "bb"'),
+    ('let x: str[2] = arg("x")', "DL0319", "an argument of a program must be a real number, a bool or a text"),
+    (NAMES + "let x: f64[m] = read_csv(names)", "DL0319", "this is str[3], but a text is required"),
     ("fn f(names: str[..s]) -> f64 = 1.0", "DL0355", "not of texts, records or enums"),
     ("fn f(x: key[3]) -> f64 = 1.0", "DL0355", "there are no arrays of `key`"),
     (
