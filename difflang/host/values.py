@@ -39,7 +39,7 @@ class HostValue(Struct, frozen=True, eq=False):
 
     def chosen(self) -> HostValue:
         """For a value of a sum type, the value of its current variant."""
-        if not isinstance(self.type, SumType) or self.leaves is None:
+        if not isinstance(self.type, SumType) or self.type.tag.shape or self.leaves is None:
             return self
         place = self.type.tag_values.index(np.asarray(self.leaves[0]).item())
         # The first leaf is the tag; the leaves of all options follow in order.

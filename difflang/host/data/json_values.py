@@ -90,6 +90,8 @@ def json_parts(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
                 for p in json_parts(there[n], t, join_path(path, n))
             ]
             return [*found, *[(join_path(path, str(n)), there[n]) for n in there if n not in names]]
+        case SumType() if array_axes(type):
+            return [(path, parse_texts(there, type, path))]
         case VariantType() | SumType():
             return variant_parts(there, type, path)
         case TupleType(items=items):
@@ -99,10 +101,7 @@ def json_parts(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
         case Tensor() | KeyType():
             return [(path, parse_array(there, KEY_DATA if isinstance(type, KeyType) else type, path))]
         case TextType() if array_axes(type):
-            shape, texts = nested_items(there, array_axes(type), show_type(type), path)
-            if (wrong := next((text for text in texts if not isinstance(text, str)), None)) is not None:
-                raise JsonTypeMismatch(path, json_kind(wrong), "str")
-            return [(path, np.array(texts, object).reshape(shape))]
+            return [(path, parse_texts(there, type, path))]
         case TextType() if isinstance(there, str):
             return [(path, there)]
         case _:
@@ -137,6 +136,14 @@ def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
         return parse_floats(level, type.dtype, path).reshape(shape)
     parts = [part for item in level for part in (item if isinstance(item, list) and len(item) == 2 else (item, 0.0))]
     return parse_floats(parts, type.dtype, path).view(numpy_dtype(type.dtype)).reshape(shape)
+
+
+def parse_texts(there: Any, type: TextType | SumType, path: str) -> np.ndarray:
+    """An array of texts, or of names of variants, from nested lists."""
+    shape, texts = nested_items(there, array_axes(type), show_type(type), path)
+    if (wrong := next((text for text in texts if not isinstance(text, str)), None)) is not None:
+        raise JsonTypeMismatch(path, json_kind(wrong), "str")
+    return np.array(texts, object).reshape(shape)
 
 
 def nested_items(there: Any, axes: tuple[Dim, ...], shown: str, path: str) -> tuple[list[int], list[Any]]:
@@ -212,7 +219,7 @@ def json_value(type: LangType, stored: StoredArrays, path: str) -> Any:
             return {name: inside} if inside else name
         case TupleType(items=items):
             return [json_value(t, stored, join_path(path, str(i))) for i, t in enumerate(items)]
-        case TextType():
+        case TextType() | SumType():
             return stored[path].tolist() if array_axes(type) else stored[path]
         case _:
             return array_to_lists(np.asarray(stored[path]))

@@ -44,7 +44,7 @@ from difflang.types.language_types import (
 from difflang.types.type_resolver import declared_bounds
 from difflang.types.unify import Unifier
 
-StoredLeaf = Tensor | TextType | KeyType
+StoredLeaf = Tensor | TextType | KeyType | SumType
 
 
 class UnstorableValue(Exception):
@@ -55,13 +55,15 @@ class UnstorableValue(Exception):
         if isinstance(type, (ClosureType, FnType)) or (isinstance(type, SumType) and not type.variants):
             what, self.way = "a function", "save the captured values, and create the function again after loading"
         elif isinstance(type, SumType):
-            what, self.way = f"an array of enums, {what}", "save arrays of their contents"
+            what, self.way = f"an array of enums with fields, {what}", "save arrays of their contents"
         super().__init__(f"`{path}` is {what}" if path else f"it is {what}")
 
 
 def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf]]:
     """The arrays and texts in a type by path, for enums in every variant. Errors: UnstorableValue."""
     match type:
+        case SumType(tag=Tensor(shape=(_, *_))) if is_plain_enum(type):
+            yield path, type
         # The variant's name is stored as a text at the enum's own path.
         case VariantType(names=names, fields=fields):
             yield path, TextType(type.name)
@@ -80,6 +82,11 @@ def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf
             yield path, type
         case _:
             raise UnstorableValue(path, type)
+
+
+def is_plain_enum(type: LangType) -> bool:
+    """Whether it is an enum whose variants have no fields: an array of such is stored as the names of variants."""
+    return isinstance(type, SumType) and bool(type.variants) and not any(v.fields for v in type.variants)
 
 
 def join_path(path: str, name: str) -> str:
@@ -107,11 +114,20 @@ def to_state_dict(value: HostValue, path: str = "") -> dict[str, Any]:
     leaves = iter(value.leaves or ())
     found: dict[str, Any] = {}
     for name, type in leaf_paths(value.type, path):
-        if isinstance(type, TextType):
+        if isinstance(type, SumType):
+            found[name] = names_of_tags(type, np.asarray(next(leaves)))
+        elif isinstance(type, TextType):
             found[name] = (type.value or "") if type.number is None else texts_of_numbers(np.asarray(next(leaves)))
         else:
             found[name] = np.asarray(next(leaves))
     return found
+
+
+def names_of_tags(type: SumType, tags: np.ndarray) -> np.ndarray:
+    """The names of the variants of an array of enums, as an array of objects."""
+    names = np.empty(max(type.tag_values) + 1, object)
+    names[list(type.tag_values)] = [variant.name for variant in type.variants]
+    return names[tags]
 
 
 def texts_of_numbers(numbers: np.ndarray) -> Any:
@@ -143,6 +159,10 @@ class StateDictLoader(Struct, eq=False):
         types: list[LangType] = []
         for path, leaf in leaf_types:
             found = self.entries[path]
+            if isinstance(leaf, SumType):
+                leaves.append(self.tags_of_names(path, leaf, found))
+                types.append(SumType(leaf.options, Tensor(leaf.tag.dtype, leaves[-1].shape)))
+                continue
             if isinstance(leaf, TextType) and leaf.number is not None and leaf.number.shape:
                 leaves.append(self.numbers_of_texts(path, leaf, found))
                 types.append(TextType(number=Tensor(leaf.number.dtype, leaves[-1].shape)))
@@ -214,25 +234,39 @@ class StateDictLoader(Struct, eq=False):
 
     def numbers_of_texts(self, path: str, leaf: TextType, found: Any) -> np.ndarray:
         """The numbers of an array of texts."""
+        coded = self.coded_texts(path, leaf, found)
+        if any("\ud800" <= c <= "\udfff" for c in "".join(coded.texts)):
+            raise self.mismatch_error("DL0704", path, "half of a surrogate pair", show_type(leaf))
+        return np.array(text_numbers(coded.texts), np.int32)[coded.places]
+
+    def tags_of_names(self, path: str, leaf: SumType, found: Any) -> np.ndarray:
+        """The tags of an array of names of variants."""
+        coded = self.coded_texts(path, leaf, found)
+        tags = {variant.name: variant.index for variant in leaf.variants}
+        used = {coded.texts[i] for i in np.unique(coded.places).tolist()}
+        if unknown := sorted(used - set(tags)):
+            declared = f"a variant of {leaf.variants[0].decl.name}: {', '.join(tags)}"
+            raise self.mismatch_error("DL0704", path, f'"{unknown[0]}"', declared)
+        return np.array([tags.get(text, 0) for text in coded.texts], np.int32)[coded.places]
+
+    def coded_texts(self, path: str, leaf: TextType | SumType, found: Any) -> CodedTexts:
+        """An array of texts of the file. Errors: DL0704, DL0705 for anything else."""
         if isinstance(found, str) or found.dtype.kind not in "UO":
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(leaf))
         self.check_shape(path, leaf, found)
         if isinstance(found, CodedTexts):
-            return self.numbers_of(path, leaf, found.texts)[found.places]
+            return found
         texts = found.read() if isinstance(found, ArrayInFile) else found
-        return self.numbers_of(path, leaf, texts.ravel().tolist()).reshape(texts.shape)
-
-    def numbers_of(self, path: str, leaf: TextType, texts: list[str]) -> np.ndarray:
-        if any("\ud800" <= c <= "\udfff" for c in "".join(texts)):
-            raise self.mismatch_error("DL0704", path, "half of a surrogate pair", show_type(leaf))
-        return np.array(text_numbers(texts), np.int32)
+        places: dict[str, int] = {}
+        flat = [places.setdefault(text, len(places)) for text in texts.ravel().tolist()]
+        return CodedTexts([*places], np.array(flat, np.intp).reshape(texts.shape))
 
     def check_array(self, path: str, declared: Tensor, found: np.ndarray | ArrayInFile) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
         self.check_shape(path, declared, found)
 
-    def check_shape(self, path: str, declared: Tensor | TextType, found: np.ndarray | ArrayInFile | CodedTexts) -> None:
+    def check_shape(self, path: str, declared: StoredLeaf, found: np.ndarray | ArrayInFile | CodedTexts) -> None:
         shape = array_axes(declared)
         if len(found.shape) != len(shape):
             raise self.mismatch_error("DL0705", path, array_type_text(found), show_type(declared))
@@ -309,8 +343,9 @@ def apply_item_axes(type: RecordType, records: Callable[[str], tree.Record | tre
     """The type of an array of records with the axes that its leaves have, and its records applied to their sizes."""
     rank = len(type.axes)
     axes = next((leaf.shape[:rank] for leaf in leaf_types(type)), type.axes)
-    item = drop_axes(replace(type, axes=axes), rank)
-    return add_axes(apply_leaf_types(item, iter(stored_leaves(item)), records), axes)
+    whole = replace(type, axes=axes)
+    items = [drop_axes(leaf, rank) for leaf in stored_leaves(whole)]
+    return add_axes(apply_leaf_types(drop_axes(whole, rank), iter(items), records), axes)
 
 
 def stored_leaves(type: LangType) -> list[LangType]:

@@ -14,11 +14,19 @@ from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.host.builtins import BuiltinCall
-from difflang.host.data.cell_values import EMPTY, InvalidCell, iso_date, parse_bools, parse_dates, parse_numbers
+from difflang.host.data.cell_values import (
+    EMPTY,
+    InvalidCell,
+    iso_date,
+    parse_bools,
+    parse_dates,
+    parse_numbers,
+    quoted_cell,
+)
 from difflang.host.data.csv_tables import cell_text, separator_hint
 from difflang.host.data.state_dict import StoredLeaf, UnstorableValue, leaf_paths
 from difflang.ir.tensor_types import F32, F64, I32, I64, Tensor, numpy_dtype
-from difflang.types.language_types import LangType, RecordType, TextType, drop_axes, show_type
+from difflang.types.language_types import LangType, RecordType, SumType, TextType, array_axes, drop_axes, show_type
 from difflang.types.type_errors import make_error
 
 TABLE_OPTIONS = ("header", "dates", "missing")
@@ -70,9 +78,15 @@ class Column(Struct, frozen=True):
         return ["" if miss else cell for miss, cell in zip(missing.tolist(), found, strict=True)]
 
     def texts(self, cells: Sequence[str]) -> np.ndarray:
-        empty = None if self.may_miss else next((i for i, cell in enumerate(cells) if not cell), None)
-        if empty is not None:
-            raise InvalidCell(empty, EMPTY)
+        """Texts, or names of variants."""
+        variants = [v.name for v in self.type.variants] if isinstance(self.type, SumType) else None
+        for place, cell in enumerate(cells):
+            if not cell and not self.may_miss:
+                raise InvalidCell(place, EMPTY)
+            if variants is not None and cell not in variants:
+                raise InvalidCell(
+                    place, f"{quoted_cell(cell)} is no variant of {show_type(self.type)}: {', '.join(variants)}"
+                )
         return np.array(cells, object)
 
 
@@ -104,18 +118,16 @@ def is_table(type: LangType) -> bool:
 
 def table_columns(type: RecordType, span: Span) -> list[Column]:
     """The columns of an array of records. Errors: DL0704 at `span` for a field that is no column."""
-    item = drop_axes(type, len(type.axes))
-    assert isinstance(item, RecordType)
-    fields = {field.name: field.span for field in item.decl.fields}
+    fields = {field.name: field.span for field in type.decl.fields}
     try:
-        leaves = list(leaf_paths(item))
+        leaves = [(path, drop_axes(leaf, len(type.axes))) for path, leaf in leaf_paths(type)]
     except UnstorableValue as error:
         raise make_error("DL0704", f"a table cannot hold this value: {error}", (span, ""), help=error.way) from None
     columns: list[Column] = []
     for path, leaf in leaves:
         place = fields[path.partition(".")[0]]
-        if not isinstance(leaf, TextType) and not (isinstance(leaf, Tensor) and not leaf.shape):
-            message = "a column has one number or text in each row"
+        if not isinstance(leaf, (TextType, Tensor, SumType)) or array_axes(leaf):
+            message = "a column has one number, text or variant in each row"
             raise make_error("DL0704", message, (place, f"`{path}` is {show_type(leaf)}"), (span, "a table"))
         columns.append(Column(path, path, leaf, place))
     return columns
@@ -149,13 +161,14 @@ def check_options(given: BuiltinCall, column: Column) -> None:
             (column.span, "declared here"),
             help=f"declare `{column.path}: i32`",
         )
-    if column.may_miss and dtype is not None and not dtype.is_float:
+    empty = "the empty text" if dtype is None else "NaN"
+    if column.may_miss and not isinstance(column.type, TextType) and not (dtype is not None and dtype.is_float):
         raise make_error(
             "DL0319",
             f"{shown}, which has no value for a missing cell",
             (given.named["missing"][1], ""),
             (column.span, "declared here"),
-            help=f"declare `{column.path}: f64`: a missing cell is then NaN",
+            help=f"declare `{column.path}: {'str' if dtype is None else 'f64'}`: a missing cell is then {empty}",
         )
 
 

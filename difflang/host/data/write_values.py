@@ -21,7 +21,7 @@ from difflang.host.data.table_columns import TABLE_OPTIONS, declared_columns, is
 from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
-from difflang.types.language_types import UNIT, LangType, RecordType, TextType, array_axes, show_type
+from difflang.types.language_types import UNIT, LangType, RecordType, SumType, TextType, array_axes, show_type
 from difflang.types.type_errors import make_error
 
 # Archives of named arrays: `write_npz("a.npz", x = x, y = y)`.
@@ -77,8 +77,8 @@ def check_storable(given: BuiltinCall, type: LangType, format: str | None, span:
         raise given.usage_error(given.named[wrong[0]][1], f"`{wrong[0]}` names columns of an array of records")
     if format == "csv":
         given.flag("append")
-    if format == "safetensors" and any(isinstance(leaf, TextType) and array_axes(leaf) for leaf in kinds):
-        message = "safetensors cannot hold an array of texts"
+    if format == "safetensors" and any(isinstance(leaf, (TextType, SumType)) and array_axes(leaf) for leaf in kinds):
+        message = "safetensors cannot hold an array of texts or enums"
         raise make_error("DL0711", message, (span, f"this is {show_type(type)}"), help="save it as npz or json")
 
 

@@ -126,3 +126,17 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     text = report(tmp_path, 'record R { x: f64 }\nlet t: R[n] = read_parquet("t.parquet")')
     assert "error[DL0709]" in text and "pip install 'difflang[parquet]'" in text
+
+
+@needs_pyarrow
+def test_enums_are_texts(tmp_path: Path) -> None:
+    table(tmp_path)
+    program = """enum Group { a, b }
+record R { g: Group, x: f64 }
+write_parquet("e.parquet", [R(b, 1.0), R(a, 2.0)])
+let t: R[n] = read_parquet("e.parquet")
+print(t)
+"""
+    assert ran(tmp_path, program) == ["R(g = [b, a], x = [1.0, 2.0])"]
+    text = report(tmp_path, 'enum Less { b }\nrecord S { g: Less }\nlet t: S[n] = read_parquet("e.parquet")')
+    assert 'contains "a" for `g`, not a variant of Less: b' in text

@@ -104,7 +104,7 @@ WRONG = [
     ("age: f64", 'header = ("a", "b")', "DL0319", "write one text for each of 1 column", ""),
     ("age: f64", "header = 3", "DL0319", "write one text or several", ""),
     ("age: f64", 'other = "a"', "DL0319", "`read_csv` has no parameter `other`", ""),
-    ("age: f64[2]", "", "DL0704", "a column has one number or text in each row", "`age` is f64[2]"),
+    ("age: f64[2]", "", "DL0704", "a column has one number, text or variant in each row", "`age` is f64[2]"),
     ("weight: str", "", "DL0703", "p.csv:3: column `weight`: this cell is empty", 'write `missing = "weight"`'),
     (
         "group: str",
@@ -113,7 +113,7 @@ WRONG = [
         "a date is a number of days since 1970-01-01, but `group` is str",
         "group: i32",
     ),
-    ("age: key", "", "DL0704", "a column has one number or text in each row", "`age` is key"),
+    ("age: key", "", "DL0704", "a column has one number, text or variant in each row", "`age` is key"),
 ]
 
 
@@ -290,6 +290,47 @@ print(u.group, u.visited, s, k)
 def test_other_files_with_other_texts(type: str, code: str, format: str, folder: Path) -> None:
     text = report(folder, f'save("t.{format}", ["a", "b"])\nlet s: {type} = load("t.{format}")\n')
     assert f"error[{code}]" in text or (format == "json" and "error[DL0704]" in text)
+
+
+ENUM = """enum Group { A, B }
+record P { group: Group, age: f64 }
+fn weight(g: Group) -> f64 = match g { A => 1.0, B => 10.0 }
+"""
+
+
+@pytest.mark.parametrize("format", ["csv", "npz", "json"])
+def test_enums_without_fields_are_names_of_variants(format: str, folder: Path) -> None:
+    (folder / "g.csv").write_text("age,group\n1.5,A\n2,B\n4,A\n")
+    program = f"""{ENUM}let t: P[n] = read_csv("g.csv")
+save("o.{format}", t)
+let u: P[m] = load("o.{format}")
+print(u, [for p in u => weight(p.group) * p.age])
+for p in u {{ match p.group {{ A => print("a"), B => print("b") }} }}
+"""
+    assert ran(folder, program) == ["P(group = [A, B, A], age = [1.5, 2.0, 4.0]) [1.5, 20.0, 4.0]", "a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        (
+            'let t: P[n] = read_csv("p.csv")',
+            "DL0703",
+            "p.csv:3: column `group`: `B, late` is no variant of Group: A, B",
+        ),
+        ('let t: P[n] = read_csv("p.csv", missing = "group")', "DL0319", "declare `group: str`"),
+        (
+            'save("g.json", ["A", "C"])\nlet g: Group[n] = load("g.json")',
+            "DL0704",
+            'contains "C", not a variant of Group',
+        ),
+        ('save("g.npz", [A, B])\nlet g: Group[3] = load("g.npz")', "DL0705", "contains str[2], not Group[3]"),
+        ('save("g.safetensors", [A, B])', "DL0711", "safetensors cannot hold an array of texts or enums"),
+    ],
+)
+def test_enums_that_do_not_fit(program: str, code: str, said: str, folder: Path) -> None:
+    text = report(folder, f"{ENUM}{program}\n")
+    assert f"error[{code}]" in text and said in text
 
 
 # Texts of every kind, and those that a table treats in ways of their own.
