@@ -5,7 +5,7 @@ The sizes of the mesh are not known yet, and those of arrays may be names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from difflang.analysis.entry_splits import declared_by
 from difflang.analysis.index_positions import note_index_positions
@@ -19,8 +19,11 @@ from difflang.ops.arrays.reshard import ANY, Split
 WAY = "`reshard(x, @data, _)` splits an array in another way, and `_` makes an axis whole"
 
 
-def check_splits(eqns: Sequence[Eqn]) -> None:
-    """Errors: DL0604 or DL0605 where a function's equations take together what is split in different ways."""
+def check_splits(eqns: Sequence[Eqn]) -> Mapping[Value, Split]:
+    """How the values of a function with axes of a mesh in its types are split; nothing if it names no axis.
+
+    Errors: DL0604 or DL0605 where its equations take together what is split in different ways.
+    """
     made = {r for eqn in eqns for r in eqn.results}
     free = tuple(dict.fromkeys([v for eqn in eqns for v in eqn.operands if v not in made]))
     graph = note_index_positions(Graph(free, tuple(eqns), ()))
@@ -28,7 +31,10 @@ def check_splits(eqns: Sequence[Eqn]) -> None:
         declared: dict[Value, Split] = {}
         for value, split in [pair for eqn in eqns for pair in declared_by(eqn)]:
             declared.setdefault(value, split)
-        DeclaredSplits().of_graph(graph, [declared.get(v) or whole_split(v.type) for v in free])
+        found = DeclaredSplits()
+        found.of_graph(graph, [declared.get(v) or whole_split(v.type) for v in free])
+        return found.values
+    return {}
 
 
 def has_sizes(graph: Graph) -> bool:

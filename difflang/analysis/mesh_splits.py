@@ -73,6 +73,7 @@ class MeshSplits:
         self.by_device: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
         self.taken: dict[Eqn, list[Split]] = {}  # how other equations take their operands
         self.results: dict[Eqn, list[Split]] = {}  # how results are split
+        self.values: dict[Value, Split] = {}  # how values are split, of the graph gone through last
         self.lanes: dict[Eqn, Along] = {}  # along what instances of regions are split
         self.held: set[tuple[Value, Split]] = set()  # values that the devices already have in another split too
         self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
@@ -86,7 +87,7 @@ class MeshSplits:
             env.update(zip(eqn.results, found, strict=True))
             if busy:
                 self.results[eqn] = found
-        self.held = outside
+        self.held, self.values = outside, env
         return [split_in(env, r) for r in graph.results]
 
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:

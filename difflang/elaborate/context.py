@@ -374,3 +374,5 @@ def record_type(cx: ElabContext, span: Span, term: Term | Dim) -> None:
     """Record the type of the value at a source range, if types are recorded."""
     if cx.session.type_notes is not None and not isinstance(term, (int, Poly, PoisonTerm)):
         cx.session.type_notes.put(span, type_of(term), None if cx.host is not None else cx.root)
+        if isinstance(term, Array) and cx.root is cx.session.type_notes.definition_root:
+            cx.session.type_notes.put_value(span, term.value)

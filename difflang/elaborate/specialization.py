@@ -333,7 +333,9 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)
         if module.knows_axes and names_axes(module, decl):
-            check_splits(cx.root.builder.eqns)
+            splits = check_splits(cx.root.builder.eqns)
+            if session.type_notes is not None:
+                session.type_notes.put_splits(splits)
         session.definition_results[decl] = CheckedDefinition(
             found, frozenset(cx.root.effects), frozenset(cx.root.calls)
         )

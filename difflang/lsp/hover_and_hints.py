@@ -13,9 +13,12 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import Session
+from difflang.elaborate.mesh_axes import split_type_text
 from difflang.elaborate.module_declarations import check_definition, load_prelude
+from difflang.ir.symbolic_dims import Dim
+from difflang.ir.tensor_types import Tensor
 from difflang.lsp.incremental_check import DocumentAnalysis
-from difflang.lsp.incremental_parse import PartResult
+from difflang.lsp.incremental_parse import ParsedPart, PartResult
 from difflang.lsp.name_resolution import (
     Definition,
     NameOccurrence,
@@ -34,6 +37,7 @@ from difflang.syntax.doc_pages import entry_as_markdown
 from difflang.syntax.parse import parse
 from difflang.tools.completion_candidates import unfinished_call
 from difflang.tools.emit import declared_signature, typed_signature
+from difflang.types.dtype_variables import default_dtype
 from difflang.types.language_types import ClosureType, FnType, LangType, show_type
 
 # The rest of a parameter list; a `)` in a comment does not end it.
@@ -57,7 +61,8 @@ def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, i
     type, text = piece.result.types[a, b], piece.text[a:b]
     if isinstance(type, ClosureType) or "\n" in text:
         return None
-    return code_block(f"{text}: {show_type(type)}"), (piece.position.offset + a, piece.position.offset + b)
+    shown = code_block(f"{text}: {type_text(piece, type, a, b)}") + device_text(piece, type, a, b)
+    return shown, (piece.position.offset + a, piece.position.offset + b)
 
 
 def name_hover(found: NameOccurrence) -> str:
@@ -70,11 +75,31 @@ def name_hover(found: NameOccurrence) -> str:
     if goal.binding is None:
         return code_block(f"import {goal.document.name}")
     # A declaration says more than the type of a function.
-    head, doc = declaration_text(goal)
+    (head, doc), each = declaration_text(goal), ""
     if goal.binding.kind in ("value", "variable", "parameter", "field") or head == name.name:
         type = type_at(found.piece, name.span.start, name.span.end) or declared_type(goal)
-        head = f"{name.name}: {show_type(type)}" if type is not None and not isinstance(type, ClosureType) else head
-    return code_block(head) + (f"\n\n{doc.strip()}" if doc else "")
+        if type is not None and not isinstance(type, ClosureType):
+            head = f"{name.name}: {type_text(found.piece, type, name.span.start, name.span.end)}"
+            each = device_text(found.piece, type, name.span.start, name.span.end)
+    return code_block(head) + each + (f"\n\n{doc.strip()}" if doc else "")
+
+
+def type_text(piece: ParsedPart, type: LangType, start: int, end: int) -> str:
+    """The type at a range, with the axes of a mesh that split it: `f32[n @data, h]`."""
+    split = piece.result.splits.get((start, end)) if piece.result is not None else None
+    return split_type_text(type, split) if split is not None and isinstance(type, Tensor) else show_type(type)
+
+
+def device_text(piece: ParsedPart, type: LangType, start: int, end: int) -> str:
+    """How much of a split array each device has; empty for what is not split."""
+    split = piece.result.splits.get((start, end)) if piece.result is not None else None
+    if split is None or not isinstance(type, Tensor):
+        return ""
+    size: Dim = max(1, default_dtype(type.dtype).bits // 8)
+    for n in type.shape:
+        size = size * n
+    whole = f"({size})" if " " in str(size) else str(size)
+    return f"\n\n`{' / '.join([whole, *[axis for along in split for axis in along]])}` bytes on each device"
 
 
 def code_block(text: str) -> str:
@@ -207,7 +232,7 @@ def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -
         if at + len(piece.text) < start or at > end:
             continue
         for b in symbols_of(piece).bindings:
-            text = type_hint(type_at(piece, b.span.start, b.span.end), b)
+            text = type_hint(piece, b)
             if text and start <= at + b.span.end <= end:
                 yield lsp.InlayHint(places.position(at + b.span.end), f": {text}", lsp.InlayHintKind.Type)
         for decl in (b.node for b in symbols_of(piece).bindings if isinstance(b.node, tree.Fn)):
@@ -220,13 +245,14 @@ def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -
                     yield lsp.InlayHint(places.position(at + closed.end()), f" -> {text}", lsp.InlayHintKind.Type)
 
 
-def type_hint(type: LangType | None, b: NameBinding) -> str:
+def type_hint(piece: ParsedPart, b: NameBinding) -> str:
     """The hint beside a name; empty if its type is declared, or if it is a function."""
+    type = type_at(piece, b.span.start, b.span.end)
     if type is None or b.kind not in ("value", "variable") or isinstance(type, ClosureType):
         return ""
     if isinstance(b.node, (tree.Let, tree.Var)) and b.node.type is not None:
         return ""
-    text = show_type(type)
+    text = type_text(piece, type, b.span.start, b.span.end)
     return text if len(text) <= MAX_HINT_CHARS else ""
 
 

@@ -204,6 +204,7 @@ class DocumentAnalysis(Struct, eq=False):
             line,
             p.position.was_read,
             any(d.span is not None and d.span.source is not p.source for d in session.diagnostics),
+            notes.splits,
         ))  # fmt: skip
         self.examples.pop(p, None)
         self.stale.discard(p)

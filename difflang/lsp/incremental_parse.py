@@ -20,6 +20,7 @@ from difflang.elaborate.recorded_types import TextRange
 from difflang.host.let_dependencies import lone_type_names
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DTYPES
+from difflang.ops.arrays.reshard import Split
 from difflang.syntax import tree
 from difflang.syntax.lexer import token_patterns
 from difflang.syntax.parse import CONTROL_CHARACTERS, ParsedModule, parse, parse_span
@@ -50,6 +51,7 @@ class PartResult(Struct, frozen=True, eq=False):
     line: int
     uses_line: bool  # the result depends on the part's line number
     reports_elsewhere: bool  # some diagnostic lies outside the part
+    splits: Mapping[TextRange, Split]  # how arrays are split over the axes of a mesh
 
     def named(self) -> dict[str, LangType]:
         """The type of each name in it, at its last occurrence."""

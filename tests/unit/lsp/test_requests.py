@@ -374,3 +374,24 @@ def test_a_local_name_is_renamed_beside_a_syntax_error_elsewhere() -> None:
     assert found is not None
     edits = rename_symbol.rename_edits(found, "other", [document])
     assert apply_edits(BROKEN, edits[document]) == BROKEN.replace("y", "other")
+
+
+def test_inferred_splits_are_shown() -> None:
+    """In hints beside names without a type, and on hover with what each device has."""
+    text = """axes data, model
+fn score(w: f32[d, h @model], x: f32[n @data, d]) -> f32[n @data, h @model] {
+  let z = x @ w
+  let whole = reshard(z, _, _)
+  let total = sum(z)
+  tanh(z)
+}
+"""
+    document, places = opened(Workspace(), text), PositionMap(Source("main.dfl", text))
+    hints = [hint.label for hint in hover_and_hints.inlay_hints(document, 0, len(text), places)]
+    assert hints == [": f32[n @data, h @model]", ": f32[n, h]", ": f32"]
+    found = occurrence_at(document, text.index("z)"))
+    assert found is not None
+    shown = hover_and_hints.name_hover(found)
+    assert "z: f32[n @data, h @model]" in shown and "`4*h*n / data / model` bytes on each device" in shown
+    told = hover_and_hints.expression_hover(document, text.index("@ w"))
+    assert told is not None and "x @ w: f32[n @data, h @model]" in told[0]
