@@ -25,6 +25,7 @@ from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.derivative_operators import jvp, vjp
+from difflang.ops.signal.convolution import conv
 
 OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 IN_JAX = (
@@ -369,6 +370,8 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
     type = eqn.operands[operand].type
     if eqn.op.elementwise or not isinstance(type, Tensor):
         return ()
+    if eqn.op is conv:
+        return tuple([a + (1 - operand) for a in range(type.rank - 2) if operand == 1 or has_gaps(eqn, a)])
     if "whole matrices" in eqn.op.traits:
         return tuple(range(max(type.rank - 2, 0), type.rank))
     looks_up = not {"gather", "scatter"}.isdisjoint(eqn.op.traits)
@@ -383,6 +386,12 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
 def busy(eqn: Eqn, given: Sequence[Split]) -> bool:
     """Whether an equation may split or move something."""
     return any(map(any, given)) or bool(eqn.regions) or isinstance(eqn.op.movement, Placement)
+
+
+def has_gaps(eqn: Eqn, axis: int) -> bool:
+    """Whether a convolution skips places along an axis of space: XLA's partitioner fails on some of these."""
+    counts = [eqn.attrs[name] for name in ("strides", "input_dilation", "kernel_dilation")]
+    return any([isinstance(count, tuple) and count[axis] != 1 for count in counts])
 
 
 def split_in(env: Mapping[Value, Split], value: Value) -> Split:

@@ -71,7 +71,7 @@ def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
         plain = ctx.replace(
             avals_in=[abstract_array(p.type) for p in program.graph.params], dim_var_values=wide_platform_index(ctx)
         )
-        if mesh is not None and (mesh.explicit_axes or placed):
+        if mesh is not None:
             function = on_mesh(function, mesh, ctx.avals_out)
         results = mlir.lower_fun(function)(plain, *operands)
     if plain.tokens_out is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from difflang.ir.array_types import Jax
+from difflang.ir.array_types import Jax, JaxArray
 
 
 def mesh_here(jax: Jax) -> tuple[Any, frozenset[str]]:
@@ -17,6 +17,16 @@ def mesh_here(jax: Jax) -> tuple[Any, frozenset[str]]:
 def mesh_axes(jax: Jax) -> frozenset[str]:
     """The axes of that mesh; none on one device."""
     return mesh_here(jax)[1]
+
+
+def whole_axes(jax: Jax, x: JaxArray, axes: Sequence[int]) -> JaxArray:
+    """An array of which every device has the whole of these axes; as it is, if there is no mesh."""
+    mesh, free = mesh_here(jax)
+    if not axes or not free:
+        return x
+    sharding, anyhow = jax.sharding, jax.sharding.PartitionSpec.UNCONSTRAINED
+    spec = sharding.PartitionSpec(*[None if a in axes else anyhow for a in range(x.ndim)])
+    return jax.lax.with_sharding_constraint(x, sharding.NamedSharding(mesh, spec))
 
 
 def partition_spec(jax: Jax, split: Sequence[tuple[str, ...]], free: frozenset[str]) -> Any:

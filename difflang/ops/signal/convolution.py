@@ -13,7 +13,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
-from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type
+from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type, whole_axes
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
@@ -114,11 +114,16 @@ def conv_lower(
     image, image_axes = operand_axis_order(x, f"N{space}C")
     kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
     half = image.dtype.itemsize == 2
+    # XLA's partitioner ends the process at some convolutions with gaps that are split along space.
+    gaps = [n for n in space if {strides[int(n)], input_dilation[int(n)], kernel_dilation[int(n)]} != {1}]
+    image = whole_axes(jax, image, [image_axes.index(n) for n in gaps])
+    kernel = whole_axes(jax, kernel, [kernel_axes.index(n) for n in gaps])
     result = jax.lax.conv_general_dilated(
         image, kernel, strides, padding, input_dilation, kernel_dilation,
         (image_axes, kernel_axes, f"N{space}C"), groups,
         precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else image.dtype,
     )  # fmt: skip
+    result = whole_axes(jax, result, [1 + int(n) for n in gaps])
     return jax.lax.convert_element_type(result, image.dtype) if half else result
 
 

@@ -15,7 +15,13 @@ import difflang
 from difflang import ArgumentError
 from difflang.bridge import train
 from difflang.bridge.orbax import Checkpoints
+from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
+from difflang.embed.jax_primitive import bind_program
 from difflang.execution.engine import Engine
+from difflang.ir.builder import build_region
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import F32, Tensor
+from difflang.lower.lowering_pipeline import finalize_graph
 from support.language import ran
 
 P = PartitionSpec
@@ -280,3 +286,18 @@ def test_a_state_is_read_as_the_new_one_is_split(tmp_path: Path) -> None:
     with pytest.raises(difflang.DataError, match=r"expected f32\[8\] for `w`, found f64\[8\]"):
         states.load({"w": state(4, "data")["w"].astype(np.float32), "n": np.int32(3)})
     states.close()
+def test_a_convolution_with_gaps_along_a_split_axis() -> None:
+    """XLA's partitioner ends the process at this one, if it may split it."""
+    image, kernel = Tensor(F32, (1, 3, 4, 3, 2)), Tensor(F32, (2, 1, 2, 1, 2))
+    attrs = {"strides": (1, 2, 1), "padding": ((0, 1), (1, 0), (0, 0)), "input_dilation": (1, 1, 1),
+             "kernel_dilation": (1, 1, 2), "groups": 2}  # fmt: skip
+    graph = build_region([image, kernel], lambda x, w: [OPS["conv"].one(x, w, **attrs)])
+    hooks = PipelineHooks(finalize_graph, lambda site, text: None, lambda number: None)
+    pulled = EmbeddedProgram(graph, hooks).pulled((True, True), (True,))
+    (result,) = graph.results
+    types = (image, kernel, result.type)
+    x, w, ct = [np.cos(np.arange(np.prod(t.shape), dtype=np.float32)).reshape(t.shape) for t in types]
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
+    split = jax.device_put(x, NamedSharding(mesh, P(None, None, "data")))
+    for found, wanted in zip(bind_program(pulled, [split, w, ct]), bind_program(pulled, [x, w, ct]), strict=True):
+        np.testing.assert_allclose(jax.block_until_ready(found), wanted, rtol=1e-5, atol=1e-5)
