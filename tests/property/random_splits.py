@@ -57,7 +57,7 @@ fn placed(x: f64[n, d], i: i32[n]) -> f64[n, d] {
 fn sorted(x: f64[n, d], w: f64[d]) -> f64 = sum(sort(x, axis = 1) @ w)
 fn stepped(x: f64[s, n, d]) -> f64 {
   var y = x[0]
-  for k in permutation(s) { y = tanh(y + x[k]) }
+  for k in [1, 2, 0] { y = tanh(y + x[k]) }
   sum(y) + sum(norm(y)) + f64(argmax(y[.., 0]))
 }
 fn solved(a: f64[d, d], b: f64[d]) -> f64[d] = solve(a + 10.0 * eye(d), b)
