@@ -13,7 +13,8 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
 from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
-from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type, whole_axes
+from difflang.ops.device_regions import whole_axes
+from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]

@@ -286,6 +286,8 @@ def test_a_state_is_read_as_the_new_one_is_split(tmp_path: Path) -> None:
     with pytest.raises(difflang.DataError, match=r"expected f32\[8\] for `w`, found f64\[8\]"):
         states.load({"w": state(4, "data")["w"].astype(np.float32), "n": np.int32(3)})
     states.close()
+
+
 def test_a_convolution_with_gaps_along_a_split_axis() -> None:
     """XLA's partitioner ends the process at this one, if it may split it."""
     image, kernel = Tensor(F32, (1, 3, 4, 3, 2)), Tensor(F32, (2, 1, 2, 1, 2))
