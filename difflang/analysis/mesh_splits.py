@@ -84,10 +84,11 @@ class MeshSplits:
         outside, self.held = self.held, set()
         for eqn in graph.eqns:
             given = [split_in(env, v) for v in eqn.operands]
-            found = self.of_eqn(eqn, given) if busy(eqn, given) else [whole_split(r.type) for r in eqn.results]
+            if busy(eqn, given):
+                found = self.results[eqn] = self.of_eqn(eqn, given)
+            else:
+                found = [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
-            if busy:
-                self.results[eqn] = found
         self.held, self.values = outside, env
         return [split_in(env, r) for r in graph.results]
 
