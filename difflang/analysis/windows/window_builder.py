@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.analysis.mesh_splits import MeshSplits, busy, whole_split
 from difflang.ir.builder import Builder
@@ -83,9 +84,14 @@ class WindowBuilder:
         return self.values[old]
 
     def window_of(self, old: Value) -> Window | None:
-        """A value as a window of an array that is split: of itself, if it is split."""
+        """A value as a window of an array that is split: of itself, if it is split.
+
+        Along axes that are split it begins somewhere, even if it has all of them: a part of it would not be even.
+        """
         if old in self.windows:
-            return self.windows[old]
+            window = self.windows[old]
+            starts = [0 if s is None and along else s for s, along in zip(window.starts, window.split, strict=True)]
+            return replace(window, starts=tuple(starts))
         split = self.splits[old]
         if not any(split) or not isinstance(old.type, Tensor):
             return None

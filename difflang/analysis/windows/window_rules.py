@@ -138,7 +138,8 @@ def replace_part(at: WindowBuilder, result: Value, x: Value, part: Value, first:
     sizes = shape_of(window.array)
     to = tuple([None if s is None else s + a for s, a in zip(window.starts, first, strict=True)])
     whole = all(s is not None or m == n for s, m, n in zip(to, shape, sizes, strict=True))
-    new = at.at_place(part, to, sizes) if whole else None
+    # What lies beyond the array is one number, which a part of it cannot replace.
+    new = at.at_place(part, to, sizes) if whole and not leaves(to, shape, sizes) else None
     if new is None:
         return False
     inside = at.inside(sizes, to, shape)
@@ -179,7 +180,7 @@ def of_concat(at: WindowBuilder, eqn: Eqn) -> bool:
     shape = shape_of(result)
     windows = [w for v in eqn.operands if (w := at.window_of(v)) is not None]
     frame = next((w for w in windows if w.starts[axis] is not None and shape_of(w.array) == shape), None)
-    if frame is None or any(s is not None and i != axis for w in windows for i, s in enumerate(w.starts)):
+    if frame is None or any(s and i != axis for w in windows for i, s in enumerate(w.starts)):
         return False
     found: Value | None = None
     first = 0
@@ -247,8 +248,12 @@ def of_dot(at: WindowBuilder, eqn: Eqn) -> bool:
             continue
         if window.beyond is not None:
             return False
-        for name, start, size, along in zip(axes, window.starts, shape_of(window.array), window.split, strict=True):
-            if start is not None and places.setdefault(name, (start, size, along))[1] != size:
+        for axis, name in enumerate(axes):
+            start, size = window.starts[axis], shape_of(window.array)[axis]
+            if start is None:
+                continue
+            # An axis of one element has no name: which one it meets is not known.
+            if shape_of(old)[axis] == 1 or places.setdefault(name, (start, size, window.split[axis]))[1] != size:
                 return False
     operands = [contracted(at, old, axes, places, origin) for axes, old in zip(mine, eqn.operands, strict=True)]
     found = [v for v in operands if v is not None]

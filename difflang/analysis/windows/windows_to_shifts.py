@@ -29,7 +29,7 @@ def windows_to_shifts(graph: Graph, params: Sequence[Split], mesh: Mapping[str, 
         return graph
     kinds = [ParamKind(p.type, split) for p, split in zip(graph.params, params, strict=True)]
     found = WindowGraphs(MeshSplits(mesh)).of(graph, tuple(kinds))
-    return dce(found.graph) if found.changed else graph
+    return dce(with_cuts(found, graph, 0, set())) if found.changed else graph
 
 
 class ParamKind(Struct, frozen=True):
@@ -138,9 +138,9 @@ class WindowShifter:
             return False
         at, analysis = self.at, self.graphs.analysis
         slots = eqn.op.region_dataflow(eqn).slots
-        given = [at.windows[v].split if v in at.windows else at.splits[v] for v in eqn.operands]
-        analysis.of_regions(eqn, given)
         entering = {s: w for s in slots if (w := self.entering(eqn, s)) is not None}
+        splits_of_windows = {s.operand: w.split for s, w in entering.items()}
+        analysis.of_regions(eqn, [splits_of_windows.get(i, at.splits[v]) for i, v in enumerate(eqn.operands)])
         filled = {s: n for s in slots if (n := self.entering_number(eqn, s)) is not None}
         done: list[WindowGraph] = []
         for k, region in enumerate(eqn.regions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
 from difflang.ops.arrays.shape_manipulation import slice_
+from difflang.ops.arrays.shift import shift
 from support.nightly import by_day
 
 N = 16
@@ -37,6 +39,10 @@ def check(source: str, wrt: str | None = None) -> Graph:
     want, got = evaluate(graph, X, Y, T), evaluate(found, X, Y, T)
     for a, b in zip(want, got, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-13)
+    for eqn in [e for g in graphs_postorder(found)[0] for e in g.eqns if e.op is shift]:
+        type: Any = eqn.results[0].type
+        split: Any = eqn.attrs["split"]
+        assert not any(n % prod([MESH[a] for a in along]) for n, along in zip(type.shape, split, strict=True)), eqn
     return found
 
 
@@ -62,6 +68,23 @@ STENCILS = {
     "far": ("sum(x[9..] * y[..7])",),
     "largest": ("max(x[1..] * y[..15]) + sum(y[3..9])",),
     "branch": ("let u = if x[0] > 0.0 { x[1..15] * y[2..] } else { y[1..15] }", "sum(u * x[..14])"),
+    "ghost cells": (
+        "var p = pad(x, 1, 1)",
+        "p[0] = 5.0",
+        "p[17] *= 3.0",
+        "p[16..] += 0.25",
+        "sum((p[2..] - 2.0 * p[1..17] + p[..16]) * y)",
+    ),
+    "ghost window": ("var p = pad(x, 2, 2, 0.5)", "p[..6] = pad(y, 2, 2, 0.25)[..6]", "sum(p[..16] * y)"),
+    "one row": ("let w = t[3..4] @ t[1..9]", "sum(w * w) + dot(x[3..4], y[5..6]) + sum(x[2..3, newaxis] @ t[8..9])",),
+    "cut twice": (
+        "let u = pad(t[.., 1..7] * t[.., ..6], (1, 0), (2, 0), 0.0)",
+        "sum(u[2.., 1..] * u[..17, ..5])",
+    ),
+    "padded for branches": (
+        "let p = pad(x, 1, 2, x[0])",
+        "sum(if y[0] > 0.0 { p[1..] * p[..18] } else { p[..18] - p[1..] })",
+    ),
     "kept": ("let u = x[1..15] * y[2..]", "var s = 0.0", "for i in 0..3 { s += sum(u * x[i]) }", "s"),
 }  # fmt: skip
 
@@ -70,6 +93,12 @@ STENCILS = {
 @pytest.mark.parametrize("name", STENCILS)
 def test_stencils(name: str, wrt: str | None) -> None:
     check(function(*STENCILS[name]), wrt)
+
+
+def test_a_result_is_the_window() -> None:
+    """Also where nothing says how it is split, as in a vector-Jacobian product."""
+    source = function("x[1..15] * y[2..]").replace("-> f64 {", "-> f64[14] {")
+    check(source)
 
 
 @pytest.mark.parametrize("wrt", [None, "x"])
