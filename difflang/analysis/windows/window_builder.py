@@ -116,6 +116,8 @@ class WindowBuilder:
         sizes, starts = shape_of(window.array), [s or 0 for s in window.starts]
         first = [max(s, 0) for s in starts]
         end = [min(s + m, n) for s, m, n in zip(starts, shape, sizes, strict=True)]
+        if window.beyond is not None and any(a >= b for a, b in zip(first, end, strict=True)):
+            return self.filled(window.beyond, shape)
         inside = window.array
         if any(first) or tuple(end) != sizes:
             inside = self.emit(slice_, inside, starts=tuple(first), stops=tuple(end), steps=(1,) * len(end))

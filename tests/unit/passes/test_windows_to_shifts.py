@@ -75,6 +75,7 @@ STENCILS = {
         "p[16..] += 0.25",
         "sum((p[2..] - 2.0 * p[1..17] + p[..16]) * y)",
     ),
+    "ghost read": ("let p = pad(x, 2, 2, 0.5)", "p[0] * p[19] + sum(p[18..]) + sum(roll(p, 2)[..16] * y)"),
     "ghost window": ("var p = pad(x, 2, 2, 0.5)", "p[..6] = pad(y, 2, 2, 0.25)[..6]", "sum(p[..16] * y)"),
     "one row": ("let w = t[3..4] @ t[1..9]", "sum(w * w) + dot(x[3..4], y[5..6]) + sum(x[2..3, newaxis] @ t[8..9])",),
     "cut twice": (
