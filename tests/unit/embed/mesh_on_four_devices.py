@@ -170,6 +170,20 @@ def test_arrays_that_are_split_are_printed(capfd: pytest.CaptureFixture[str]) ->
     assert printed[0] == printed[1] != ""
 
 
+def test_instances_that_print_are_run_one_after_the_other(capfd: pytest.CaptureFixture[str]) -> None:
+    source = """axes data
+fn up(x: f64[n @data]) -> f64 = sum([for a in x => {
+  var y = a
+  while y < 3.0 { y += a
+    print("{y:.3f}") }
+  y }])"""
+    printed: list[str] = []
+    for module in (difflang.loads(source), difflang.loads(source, mesh={"data": 4})):
+        close(module.up.grad()(0.5 + Y[:4]), [6.0, 5.0, 4.0, 4.0])
+        printed.append(capfd.readouterr().out)
+    assert printed[0] == printed[1] != ""
+
+
 @pytest.mark.parametrize(
     "wrong", [{"data": -2}, {"data": 0}, {"data": 2.0}, {"data": True}, "data=4", 4, [("data", 4)], {1: 2}]
 )
