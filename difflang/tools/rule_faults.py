@@ -132,7 +132,7 @@ def compare_through(rule: tree.Rule, program: CheckedProgram, decl: tree.Fn, lea
                     found = compare_rule_call(eqn, operands, rng, caller.status_results(eqn))
                 numbers, reached = numbers + found.numbers, True
                 if found.fault is not None:
-                    return describe_fault(rule, decl, found.fault, point_text(eqn, operands))
+                    return describe_fault(rule, decl, found.fault, point_text(rule, eqn, operands))
     except DifflangError as error:
         raise undrawable_reason(decl, error, elaborated=caller is not None) from None
     except StepLimitExceeded:
@@ -237,11 +237,17 @@ def describe_fault(rule: tree.Rule, decl: tree.Fn, fault: RuleFault, point: str)
     return Diagnostic("DL1109", message, (Label(rule.name_span, at + numbers), *called), ways)
 
 
-def point_text(eqn: Eqn, operands: Sequence[Any]) -> str:
-    """The arguments of a call: `x = 0.5, y = [1, 2]`; long ones are left out."""
+def point_text(rule: tree.Rule, eqn: Eqn, operands: Sequence[Any]) -> str:
+    """The arguments of a call: `x = 0.5, y = [1, 2]`; long ones are left out, and what the program does not see."""
     found: list[str] = []
+    names = {p.name for p in rule.params}
     for param, array in zip(eqn.regions[0].params, operands, strict=True):
-        if param.hint and not isinstance(array, list) and np.size(array) <= 4 and np.ndim(array) <= 1:
+        if (
+            param.hint.split(".")[0] in names
+            and not isinstance(array, list)
+            and np.size(array) <= 4
+            and np.ndim(array) <= 1
+        ):
             found.append(f"{param.hint} = {number_text(array)}")
     return ", ".join(found[:4])
 
