@@ -10,7 +10,13 @@ from difflang.elaborate.context import FAILURE_WORD, AlreadyReported, ElabContex
 from difflang.elaborate.patterns.sum_types import widen_to_type
 from difflang.elaborate.runtime_checks import absorb_map_failure, has_single_check, no_failure_value
 from difflang.elaborate.statements.loop_iterable import LoopIterable
-from difflang.elaborate.statements.printing import BOOL_SCALAR, PriorInstancesOk, no_failure_so_far, separate_failures
+from difflang.elaborate.statements.printing import (
+    BOOL_SCALAR,
+    PriorInstancesOk,
+    no_failure_for_loop,
+    no_failure_so_far,
+    separate_failures,
+)
 from difflang.elaborate.statements.regions import close_regions
 from difflang.elaborate.terms import Array, IndexedLoop, PoisonTerm, Term, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
@@ -48,9 +54,10 @@ def emit_map(
         index = builder.param(Tensor(I32), "lane")
         rows = [builder.param(row_type(v)) for v in iterable.arrays]
         cx.keys.append((builder, index))
-        outer_word = cx.failure_word.term
+        outer, since, outer_word = cx.failure, cx.ok_before, cx.failure_word.term
         fresh = cx.failure_word.term = cx.no_failure()
-        indexed, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
+        indexed = IndexedLoop(builder, length)
+        before = PriorInstancesOk(builder, lambda span: no_failure_for_loop(cx, outer, since, span))
         try:
             with separate_failures(cx, before):
                 value = yield body(Array(index, upper_bound=length, index_of_loop=indexed), rows)

@@ -114,10 +114,11 @@ def no_failure_in_caller(cx: ElabContext) -> Value | None:
 def no_failure_for_loop(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Span) -> Value | None:
     """The same flag for a loop that may never end after a failure.
 
-    Items of a map do not wait for each other: that an earlier one failed says nothing of this one.
+    Items of a map do not wait for each other: that an earlier one failed says nothing of this one, but what failed
+    before the map does.
     """
-    if since is None:
-        return no_failure_in(cx, word, None, span)
+    if since is None or isinstance(since, PriorInstancesOk):
+        return no_failure_in(cx, word, since and since.outside, span)
     return None if cannot_have_failed(word) else no_failure_value(cx, word, span)
 
 
@@ -132,10 +133,14 @@ def separate_failures(cx: ElabContext, before: OkBefore | None) -> Generator[Non
 
 
 class PriorInstancesOk:
-    """The flag for earlier items of a map: a param of its body, created only if something reads it."""
+    """The flag for earlier items of a map: a param of its body, created only if something reads it.
 
-    def __init__(self, builder: Builder) -> None:
+    `outside` gives the flag for failures before the map.
+    """
+
+    def __init__(self, builder: Builder, outside: OkBefore) -> None:
         self.builder = builder
+        self.outside = outside
         self.param: Value | None = None
 
     def __call__(self, span: Span) -> Value:

@@ -30,13 +30,22 @@ fn lambda(a: f64) -> f64 {
   let again = |x| endless(x)
   again(a)
 }
+fn before_items(a: f64) -> f64 {
+  assert a > 0.0, "no root of {a}"
+  sum([for x in [a, 4.0] => endless(x)]) + sum(vmap(|x| sum([for y in [x, a] => here(y)]))([a, a]))
+}
+fn roots(a: f64) -> f64 = sum([for k in 0..2 => endless(a + 0.0 * f64(k))])
+fn caller_of_items(a: f64) -> f64 {
+  assert a > 0.0, "no root of {a}"
+  roots(a)
+}
 fn step(a: f64) -> f64 {
   var s = 0.0
   for i in 0..3 { s += here(a - f64(i)) }
   s
 }
 """)
-NAMES = ["here", "caller", "callers", "item", "called_item", "lambda"]
+NAMES = ["here", "caller", "callers", "item", "called_item", "lambda", "before_items", "caller_of_items"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,5 +64,6 @@ def test_a_failure_in_an_earlier_step() -> None:
 def test_without_a_failure_nothing_changes() -> None:
     assert MODULE.callers(4.0) == pytest.approx(2 * (2 + 5**0.5))
     assert MODULE.called_item.grad()(4.0) == pytest.approx(0.5)
-    graph = MODULE.called_item.lower(4.0).graph
-    assert not any(e.op.name == "map" for e in graph.eqns), "items do not wait for each other"
+    for name in ("called_item", "caller_of_items"):
+        graph = MODULE[name].lower(4.0).graph
+        assert not any(e.op.name == "map" for e in graph.eqns), "items do not wait for each other"
