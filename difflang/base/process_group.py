@@ -55,5 +55,8 @@ class ProcessGroup:
         """Run an action in process 0 while the others wait. If it fails there, `refused` is the error of the others."""
         action()
 
+    def require_same(self, text: str, refused: Callable[[int], DifflangError]) -> None:
+        """Errors: `refused(number)` in all processes if one of this number has another text than process 0."""
+
 
 ALONE = ProcessGroup()

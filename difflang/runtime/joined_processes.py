@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from hashlib import sha256
 from threading import Timer
 from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental.multihost_utils import broadcast_one_to_all
+from jax.experimental.multihost_utils import broadcast_one_to_all, process_allgather
 from msgspec import json
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
@@ -38,6 +39,12 @@ class JoinedProcesses(ProcessGroup):
                 failure = error
         if not bool(broadcast_one_to_all(np.bool_(failure is None))):
             raise failure or refused
+
+    def require_same(self, text: str, refused: Callable[[int], DifflangError]) -> None:
+        found = np.asarray(process_allgather(np.frombuffer(sha256(text.encode()).digest(), np.uint32)))
+        others = [number for number, digest in enumerate(found) if not np.array_equal(digest, found[0])]
+        if others:
+            raise refused(others[0])
 
 
 def current_group() -> ProcessGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic
+from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.process_group import LOST_CODE
 from difflang.base.source_files import write_or_report
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry
@@ -59,6 +61,10 @@ def run_program(
     verify_rules(checked, path)
     recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=dict(engine.mesh))
     exit_if_errors(checked, source, lambda text: recheck(text).diagnostics)
+    if engine.group.count > 1:
+        texts = [source.text, *[file.module.source.text for file in checked.imported]]
+        options = (entry, request.words, sorted(request.values.items()), default_float, seed, max_steps, engine.mesh)
+        engine.group.require_same(repr((metadata.version("difflang"), texts, options)), another_program)
     # After checking, since the program declares its arguments.
     write = click.echo if engine.group.number == 0 else discard
     if "--help" in request.words:
@@ -80,6 +86,12 @@ def run_program(
             "the limit applies to `grad` and its relatives, not to `vjp` and `linearize`",
         )
         print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])
+
+
+def another_program(number: int) -> DifflangError:
+    message = f"process {number} was started with another program, or other options, than process 0"
+    ways = ("start all with the same files, arguments, seed and version of difflang",)
+    return DifflangError(Diagnostic(LOST_CODE, message, helps=ways))
 
 
 def discard(_: str) -> None:

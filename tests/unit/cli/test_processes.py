@@ -181,6 +181,24 @@ def test_processes_that_are_started_one_by_one(folder: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_processes_with_different_programs(folder: Path) -> None:
+    """They would wait for each other in different places."""
+    (folder / "other.dfl").write_text((folder / "f.dfl").read_text().replace("2.0", "3.0"))
+    address = f"127.0.0.1:{free_port()}"
+    started = [
+        subprocess.Popen(
+            command(name, "--coordinator", address, "--process", f"{i}/2", *MESH), cwd=folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        )
+        for i, name in enumerate(("f.dfl", "other.dfl"))
+    ]  # fmt: skip
+    for process in started:
+        said = process.communicate(timeout=300)
+        assert said[0] == "" and "DL1262" in said[1] and "process 1 was started with another program" in said[1]
+        assert process.returncode == 1
+
+
+@pytest.mark.nightly
 def test_others_that_do_not_come(folder: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     found = run(folder, "f.dfl", "--coordinator", address, "--process", "0/2", *MESH, "--start-timeout", "2")
