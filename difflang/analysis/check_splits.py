@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from difflang.analysis.entry_splits import declared_by
 from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, array_shape, quoted, whole_split
+from difflang.analysis.mesh_splits import MeshSplits, quoted
+from difflang.analysis.region_splits import array_shape, whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import Placement

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import MeshSplits, whole_split
+from difflang.analysis.mesh_splits import MeshSplits
+from difflang.analysis.region_splits import whole_split
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.reshard import Split

@@ -15,9 +15,21 @@ from msgspec.structs import replace
 
 from difflang.analysis.axis_names import AxisNames, axis_name
 from difflang.analysis.index_positions import note_index_positions
+from difflang.analysis.region_splits import (
+    alone,
+    array_shape,
+    is_item,
+    joined,
+    lane,
+    region_params,
+    returned,
+    runs_by_device,
+    steps_of,
+    whole_split,
+)
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import NeighbourExchange, Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
@@ -399,88 +411,6 @@ def split_in(env: Mapping[Value, Split], value: Value) -> Split:
     """The split of a value; whole for a call that the check of a definition does not follow."""
     found = env.get(value)
     return whole_split(value.type) if found is None else found
-
-
-def array_shape(type: Type) -> tuple[object, ...]:
-    """The shape of an array, or of the items of a history."""
-    return array_shape(type.item) if isinstance(type, History) else type.shape
-
-
-def whole_split(type: Type) -> Split:
-    """The split of what every device has the whole of; a history is split as its items."""
-    return ((),) * len(array_shape(type))
-
-
-def joined(slot: RegionSlot, splits: Sequence[Split], whole: set[tuple[RegionSlot, int]]) -> Split:
-    """How several splits of one array go together: what is whole somewhere can be cut; of two ways none is taken."""
-    found: list[Along] = []
-    for i, here in enumerate(zip(*splits, strict=True)):
-        ways = set(filter(None, here))
-        if len(ways) > 1:
-            whole.add((slot, i))
-        found.append(ways.pop() if len(ways) == 1 and (slot, i) not in whole else ())
-    return tuple(found)
-
-
-def steps_of(eqn: Eqn) -> int | None:
-    """How many steps a loop takes, if that is known."""
-    length = eqn.attrs.get("length") if eqn.attrs.get("exact", True) else None
-    return length if isinstance(length, int) else None
-
-
-def lane(eqn: Eqn, slot: RegionSlot, split: Split) -> Along:
-    """Along what the instances of the regions are split, as far as one operand of them tells."""
-    return split[0] if split and is_item(eqn, 0, slot) else ()
-
-
-def runs_by_device(eqn: Eqn) -> bool:
-    """Whether each device runs the instances that lie there by itself: each takes a number of steps of its own.
-
-    Side by side on all devices, a step would wait for every instance of the others.
-    """
-    graphs, _ = graphs_postorder(eqn.regions[0])
-    types = [v.type for v in (*eqn.operands, *eqn.results)]
-    return (
-        not any(g.effectful for g in graphs)
-        and all(isinstance(t, Tensor) for t in types)
-        and any(counts_own_steps(e) for g in graphs for e in g.eqns)
-    )
-
-
-def counts_own_steps(eqn: Eqn) -> bool:
-    """Whether an equation is a loop of unknown length."""
-    flow = eqn.op.region_dataflow(eqn) if eqn.op.region_dataflow is not None else None
-    carries = flow is not None and any(s.operand is not None and s.result is not None for s in flow.slots)
-    return flow is not None and flow.repeats and carries and steps_of(eqn) is None
-
-
-def alone(eqn: Eqn, slot: RegionSlot, split: Split, lanes: Along) -> Split:
-    """How devices that run instances by themselves take an operand: their items, and all else whole."""
-    first = lanes if is_item(eqn, 0, slot) else ()
-    return tuple([() if i else first for i in range(len(split))])
-
-
-def is_item(eqn: Eqn, region: int, slot: RegionSlot) -> bool:
-    """Whether each run of a region takes one item of the operand."""
-    at = slot.params[region]
-    if slot.operand is None or at is None:
-        return False
-    whole, item = eqn.operands[slot.operand].type, eqn.regions[region].params[at].type
-    return isinstance(whole, Tensor) and isinstance(item, Tensor) and whole.rank == item.rank + 1
-
-
-def region_params(eqn: Eqn, region: int, starts: Mapping[RegionSlot, Split]) -> list[Split]:
-    found = [whole_split(p.type) for p in eqn.regions[region].params]
-    for slot, split in starts.items():
-        at = slot.params[region] if slot.params else None
-        if at is not None:
-            found[at] = split[1:] if is_item(eqn, region, slot) else split
-    return found
-
-
-def returned(slot: RegionSlot, ends: Sequence[Sequence[Split]]) -> list[Split]:
-    """The splits of what the regions give back for a slot."""
-    return [end[at] for end, at in zip(ends, slot.returns, strict=False) if at is not None]
 
 
 # ---- Errors

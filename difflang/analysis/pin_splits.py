@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from difflang.analysis.axis_names import AxisNames
 from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, busy, region_params, whole_split
+from difflang.analysis.mesh_splits import MeshSplits, busy
+from difflang.analysis.region_splits import region_params, whole_split
 from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value

@@ -20,7 +20,8 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh
 
 from difflang.analysis.entry_splits import check_placements
-from difflang.analysis.mesh_splits import result_splits, whole_split
+from difflang.analysis.mesh_splits import result_splits
+from difflang.analysis.region_splits import whole_split
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, PipelineHooks, select_by_mask
 from difflang.embed.lower_program import abstract_array, axes_of_entry, lower_program, mesh_sizes, varying_axes

@@ -13,8 +13,8 @@ from jax.interpreters import mlir
 from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 
 from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import whole_split
 from difflang.analysis.pin_splits import pin_splits
+from difflang.analysis.region_splits import whole_split
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import whole_split
+from difflang.analysis.region_splits import whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.wording import count_of
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks

@@ -10,8 +10,8 @@ import jax
 from jax.sharding import AbstractMesh, AxisType
 
 from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import whole_split
 from difflang.analysis.pin_splits import pin_splits
+from difflang.analysis.region_splits import whole_split
 from difflang.base.gc_pause import pause_gc
 from difflang.ir.graph import Graph
 from difflang.lower import local_shapes

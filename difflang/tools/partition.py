@@ -11,8 +11,9 @@ from msgspec import Struct, field
 
 from difflang.analysis.entry_splits import entry_splits
 from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, PredictedCollective, whole_split
+from difflang.analysis.mesh_splits import MeshSplits, PredictedCollective
 from difflang.analysis.pin_splits import pin_splits
+from difflang.analysis.region_splits import whole_split
 from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import Diagnostic, Label

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.analysis.mesh_splits import MeshSplits, busy, whole_split
+from difflang.analysis.mesh_splits import MeshSplits, busy
+from difflang.analysis.region_splits import whole_split
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Value
 from difflang.ir.op import Fill, Op

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from difflang.analysis.mesh_splits import MeshSplits, is_item, region_params
+from difflang.analysis.mesh_splits import MeshSplits
+from difflang.analysis.region_splits import is_item, region_params
 from difflang.analysis.windows.window_builder import Starts, Window, WindowBuilder, shape_of
 from difflang.analysis.windows.window_rules import MAKES_WINDOWS, rewrite
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
