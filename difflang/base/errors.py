@@ -58,7 +58,7 @@ class ArgumentError(_Rendered, TypeError):
 
 
 class IndexFailure(_Rendered, IndexError):
-    """An index was out of range while the program ran."""
+    """An index was out of range, or a text was no category, while the program ran."""
 
 
 class AssertionFailure(_Rendered, AssertionError):
@@ -124,6 +124,7 @@ CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL0907": AssertionFailure,
     "DL0908": NonFiniteError,
     "DL0909": LimitError,
+    "DL0910": IndexFailure,
     "DL10": LimitError,
     "DL11": CheckError,
     "DL12": ArgumentError,
