@@ -77,7 +77,7 @@ def arrow_type(arrow: Any, column: Column) -> Any:
     if not isinstance(column.type, Tensor):
         return arrow.string()
     dtype = column.type.dtype
-    return None if dtype.is_complex or dtype is BF16 else arrow.from_numpy_dtype(numpy_dtype(dtype))
+    return None if dtype is BF16 else arrow.from_numpy_dtype(numpy_dtype(dtype))
 
 
 def column_type_error(array: Any, name: str, column: Column, span: Span) -> DifflangError:
@@ -94,7 +94,7 @@ def column_type_error(array: Any, name: str, column: Column, span: Span) -> Diff
 def refuse_arrow_types(columns: Sequence[Column], span: Span) -> None:
     """Errors: DL0711 for a column whose type Arrow does not have."""
     for column in columns:
-        if isinstance(column.type, Tensor) and (column.type.dtype.is_complex or column.type.dtype is BF16):
+        if isinstance(column.type, Tensor) and column.type.dtype is BF16:
             message = f"Arrow has no {column.type.dtype}"
             raise make_error("DL0711", message, (span, f"`{column.path}` is {show_type(column.type)}"))
 

@@ -126,8 +126,9 @@ def table_columns(type: RecordType, span: Span) -> list[Column]:
     columns: list[Column] = []
     for path, leaf in leaves:
         place = fields[path.partition(".")[0]]
-        if not isinstance(leaf, (TextType, Tensor, SumType)) or array_axes(leaf):
-            message = "a column has one number, text or variant in each row"
+        is_complex = isinstance(leaf, Tensor) and leaf.dtype.is_complex
+        if is_complex or not isinstance(leaf, (TextType, Tensor, SumType)) or array_axes(leaf):
+            message = "a column has one real number, text or variant in each row"
             raise make_error("DL0704", message, (place, f"`{path}` is {show_type(leaf)}"), (span, "a table"))
         columns.append(Column(path, path, leaf, place))
     return columns
@@ -197,7 +198,7 @@ def missing_column_error(
     column: Column, titles: Sequence[str], file: str, span: Span, *, twice: bool = False
 ) -> DifflangError:
     what = f"several columns `{column.name}`" if twice else f"no column `{column.name}`"
-    near, _ = did_you_mean(column.name, titles, span)
+    near = "" if twice else did_you_mean(column.name, titles, span)[0]
     way = f"it has {', '.join(titles[:12]) or 'none'}{', …' if len(titles) > 12 else ''}"
     helps = separator_hint(titles[0]) if len(titles) == 1 else ""
     helps = helps or (f"{near} {way}" if near else way)

@@ -112,7 +112,8 @@ def test_damaged_files(tmp_path: Path) -> None:
     [
         ('let x: f64[n] = read_parquet("t.parquet")', "DL0704", "a table is an array of records with one axis"),
         ('write_parquet("t.parquet", [1.0])', "DL0711", "parquet holds an array of records"),
-        ('record C { z: c128 }\nwrite_arrow("t.arrow", [C(1j)])', "DL0711", "Arrow has no c128"),
+        ('record C { z: c128 }\nwrite_arrow("t.arrow", [C(1j)])', "DL0704", "`z` is c128"),
+        ('record C { z: bf16 }\nwrite_arrow("t.arrow", [C(bf16(1.0))])', "DL0711", "Arrow has no bf16"),
         ('record C { x: f64 }\nwrite_parquet("t.csv", [C(1.0)])', "DL0708", "must end with `.parquet`"),
         ('record C { x: f64 }\nwrite_parquet("t.parquet", [C(1.0)], append = true)', "DL0319", "no parameter `append`"),
     ],

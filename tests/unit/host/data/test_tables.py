@@ -104,7 +104,7 @@ WRONG = [
     ("age: f64", 'header = ("a", "b")', "DL0319", "write one text for each of 1 column", ""),
     ("age: f64", "header = 3", "DL0319", "write one text or several", ""),
     ("age: f64", 'other = "a"', "DL0319", "`read_csv` has no parameter `other`", ""),
-    ("age: f64[2]", "", "DL0704", "a column has one number, text or variant in each row", "`age` is f64[2]"),
+    ("age: f64[2]", "", "DL0704", "a column has one real number, text or variant in each row", "`age` is f64[2]"),
     ("weight: str", "", "DL0703", "p.csv:3: column `weight`: this cell is empty", 'write `missing = "weight"`'),
     (
         "group: str",
@@ -113,7 +113,8 @@ WRONG = [
         "a date is a number of days since 1970-01-01, but `group` is str",
         "group: i32",
     ),
-    ("age: key", "", "DL0704", "a column has one number, text or variant in each row", "`age` is key"),
+    ("age: c128", "", "DL0704", "a column has one real number, text or variant in each row", "`age` is c128"),
+    ("age: key", "", "DL0704", "a column has one real number, text or variant in each row", "`age` is key"),
 ]
 
 
@@ -134,6 +135,7 @@ def test_a_missing_cell_does_not_hide_a_wrong_one(folder: Path) -> None:
     [
         ("1,2\n3,4\n", "the columns of `w.csv` have no names"),
         ("x,x\n1,2\n", "`w.csv` has several columns `x`"),
+        ("x,x\n1,2\n", "= help: it has x, x"),
         ("x,y\n1\n", "w.csv:2: this row has 1 column, but the others have 2"),
         ("x;y\n1;2\n", "this table separates its columns by semicolons"),
         ("", "`w.csv` has no column `x`"),
@@ -262,6 +264,7 @@ WRONG_WRITES = [
     ('write_csv("d.csv", [P(1, "a")], append = 1)', "DL0319", "a bool is required"),
     ('write_csv("d.csv", ["a"])', "DL0711", "csv holds real numbers with one or two axes, or an array of records"),
     ('write_csv("d.csv", P(1, "a"))', "DL0711", "this is P"),
+    ('record C { z: c128 }\nwrite_csv("d.csv", [C(1j)])', "DL0704", "`z` is c128"),
     ('save("d.safetensors", ["a"])', "DL0711", "safetensors cannot hold an array of texts"),
     ('write_npy("d.npy", ["a"])', "DL0711", "npy holds one array of numbers"),
 ]
