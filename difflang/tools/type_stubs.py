@@ -213,10 +213,12 @@ class ModuleStub(Struct, frozen=True, eq=False):
         return self.type_text(written, generics, "_Array")
 
     def array_parts(self, written: tree.TypeExpr, generics: Bounds) -> ItemArray | None:
-        """The item type and the axes of an array of records or enums; None for another type."""
+        """The item type and the axes of an array of records, enums or texts; None for another type."""
         match written:
             case tree.TypeArray(item=item, axes=axes):
                 return item, axes
+            case tree.TypeApply(path=("str",), args=axes):
+                return tree.TypeName(written.span, written.path), axes
             case tree.TypeApply(path=path, args=axes) if ".".join(path) not in generics:
                 decl = self.module.records.get(".".join(path))
                 return None if decl is None or decl.generics else (tree.TypeName(written.span, path), axes)
@@ -225,8 +227,9 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
     def type_text(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
         if written is not None and (found := self.array_parts(written, generics)) is not None:
-            # The class of a record holds stacked arrays; an array of enums has a class of its own.
-            return self.type_text(found[0], generics, array) if not self.is_enum(found[0]) else "_t.Any"
+            # A record's class holds stacked arrays. An array of enums has a class of its own, one of texts is a tuple.
+            item = self.type_text(found[0], generics, array)
+            return "_t.Any" if item == "str" or self.is_enum(found[0]) else item
         match written:
             case tree.TypeTuple(items=(only,)):
                 return self.type_text(only, generics, array)

@@ -35,6 +35,8 @@ fn total(p: Pair, q: Pair) -> f32 = p.a * sum(q.b)
 fn area(s: Shape) = match s { Circle(r) => r, Box(w, h) => w * h }
 fn heaviest(p: Pair[n], s: Shape[n]) -> Pair where n > 0 = p[argmax(p.a)]
 fn layers(m: Net[d][k]) -> Net[d][k] = m
+fn turned(names: str[n]) -> str[n] = reverse(names)
+fn first(names: str[n]) -> str where n > 0 = names[0]
 fn rolled(s: Shape) -> Shape = s
 fn noise(n: dim) -> f32[n] = normal(n)
 fn applied(f: (f32) -> f32, lambda: f32) -> f32 = f(lambda)
@@ -68,6 +70,7 @@ form: shapes.Shape = shapes.Box(w=1.0, h=2.0)
 assert_type(shapes.area(form), Array)
 assert_type(shapes.rolled(form), shapes.Shape)
 assert_type(shapes.heaviest([pair, pair], [form, form]), shapes.Pair)
+assert_type(shapes.first(shapes.turned(["a", "b"])), str)
 nets = shapes.layers([net])
 assert_type(nets, shapes.Net)
 assert_type(nets[0], shapes.Net)
@@ -108,6 +111,7 @@ shapes.pairs(shapes.Pair(a=1.0, b=x), 2.5)  # wrong
 shapes.loss.grad("m")(net, x, x).name  # wrong
 shapes.area(net)  # wrong
 shapes.layers([pair])  # wrong
+shapes.first([1])  # wrong
 net.w = x  # wrong
 """
 
