@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +61,8 @@ def run_program(
     recheck = partial(check_program, default_float=default_float, path=path, paths=folders, mesh=dict(engine.mesh))
     exit_if_errors(checked, source, lambda text: recheck(text).diagnostics)
     if engine.group.count > 1:
+        from importlib import metadata
+
         texts = [source.text, *[file.module.source.text for file in checked.imported]]
         options = (entry, request.words, sorted(request.values.items()), default_float, seed, max_steps, engine.mesh)
         engine.group.require_same(repr((metadata.version("difflang"), texts, options)), another_program)
