@@ -95,32 +95,50 @@ class DerivativeText(Struct, eq=False):
 
     @property
     def splits(self) -> dict[str, Split]:
-        """How the function declares its arrays split, by their names: `w`, `m.w`."""
-        found: dict[str, Split] = {}
-        for param, argument in zip(self.decl.params, self.arguments, strict=False):
-            if self.names_axes and param.type is not None and argument.size is None:
-                layouts = declared_layouts(self.checked.module, param.type, argument.type)
-                named = zip(leaf_hints(argument.type, argument.name), layouts, strict=True)
-                found |= {name: layout[0] for name, layout in named if layout is not None}
-        return found
+        """How the function declares its arrays split, by their names: `w`, `m_w`; its result has its own name."""
+        if not self.names_axes:
+            return {}
+        declared = [
+            (argument.name, argument.type, param.type)
+            for param, argument in zip(self.decl.params, self.arguments, strict=False)
+            if argument.size is None
+        ]
+        result = self.entry.type
+        if not self.result_names[0] and isinstance(result, TupleType):  # its first part is the function's value
+            declared.append((self.decl.name, result.items[0], self.decl.result))
+        return {
+            hint.replace(".", "_"): layout[0]
+            for name, type, written in declared
+            if written is not None
+            for hint, layout in zip(
+                leaf_hints(type, name), declared_layouts(self.checked.module, written, type), strict=True
+            )
+            if layout is not None
+        }
 
     def split_type(self, name: str, type: LangType) -> str:
-        """The type of an argument, split as the function declares it; a tangent is split as what it belongs to."""
+        """The type of an argument or a result, split as declared; a tangent is split as what it belongs to."""
+        if isinstance(type, TupleType) and len(type.items) > 1:
+            return tuple_text([self.split_type(f"{name}_{i}", item) for i, item in enumerate(type.items)])
         split = self.splits.get(name) or self.splits.get(name.removeprefix("d_"))
         return split_type_text(type, split) if split and isinstance(type, Tensor) else function_type_text(type)
 
     @property
-    def split_result(self) -> str:
+    def result_type(self) -> str:
         """The type of the result: a gradient is split as what it belongs to."""
         result = grad_record_as_tuple(self.entry.type)
-        parts = result.items if isinstance(result, TupleType) else (result,)
-        names = [n.removeprefix("d_") for n in self.result_names]
-        if not self.splits or len(parts) != len(names):
-            return show_type(result)
-        texts = [
-            self.split_type(n, t) if isinstance(t, Tensor) else show_type(t) for n, t in zip(names, parts, strict=True)
-        ]
-        return tuple_text(texts)
+        names = [name or self.decl.name for name in self.result_names]
+        if self.result_names[0] or not isinstance(result, TupleType):
+            return self.split_types(names, result)
+        value, tangents = result.items
+        return tuple_text([self.split_type(names[0], value), self.split_types(names[1:], tangents)])
+
+    def split_types(self, names: Sequence[str], type: LangType) -> str:
+        """The type of several parts of a result, or of one."""
+        parts = type.items if isinstance(type, TupleType) and len(names) > 1 else (type,)
+        if len(parts) != len(names):  # gradients with products in each
+            return function_type_text(type)
+        return tuple_text([self.split_type(name, part) for name, part in zip(names, parts, strict=True)])
 
     def required_declarations(self) -> Iterator[tree.Record | tree.Enum]:
         """The records and enums that it uses, in dependency order."""
@@ -270,7 +288,7 @@ def render_program(cases: Sequence[DerivativeText]) -> str:
         body = "\n".join([f"match {tuple_text(chosen)} {{", *arms, "}"])
     head = "@unchecked\n" * any(case.unchecked for case in cases)
     lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
-    return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {first.split_result} {{\n{body}\n}}\n")
+    return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {first.result_type} {{\n{body}\n}}\n")
 
 
 def tuple_text(texts: Sequence[str]) -> str:

@@ -168,6 +168,31 @@ def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions) 
     held(program, program.module.fns[name], options)
 
 
+SPLIT = """float f64
+axes data
+record Line[k] { slope: f64[k], at: f64 }
+fn line(m: Line[k], x: f64[n @data, k], y: f64[n @data]) -> (f64[n @data], f64[n @data]) {
+  let off = x @ m.slope + m.at - y
+  (off, off^2)
+}
+fn moved(x: f64[n @data, k]) -> f64[n @data, k] = 2.0 * x^2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "head"),
+    [
+        ("line", DeriveOptions(mode="vjp", wrt="m,x"), "d_line: (f64[n @data], f64[n @data])"),
+        ("line", DeriveOptions(mode="jvp", wrt="x"), "-> ((f64[n @data], f64[n @data]), (f64[n @data], f64[n @data]))"),
+        ("moved", DeriveOptions(mode="vjp"), "d_moved: f64[n @data, k]) -> (f64[n @data, k], f64[n @data, k])"),
+    ],
+)  # fmt: skip
+def test_a_result_is_split_as_declared(name: str, options: DeriveOptions, head: str) -> None:
+    program = checked_text(SPLIT)
+    assert head in " ".join(derive_function(program, program.module.fns[name], options).split())
+    held(program, program.module.fns[name], options)
+
+
 ENUMS = """float f64
 record Point[n] { at: f64[n], weight: f64 }
 enum Shape[n] { Disk(r: f64, colour: i32), Cloud(point: Point[n], width: f64), Empty }
