@@ -6,15 +6,16 @@ split alike over the devices of a mesh: each device finds its items in its own r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import Placement
-from difflang.ops.arrays.constants import iota
+from difflang.ir.symbolic_dims import Dim
+from difflang.ops.arrays.constants import const, iota
 from difflang.ops.arrays.gather_scatter import INDEX_DTYPES, gather, scatter, scatter_add
 from difflang.ops.arrays.scatter_reductions import scatter_max, scatter_min, scatter_mul
-from difflang.ops.arrays.shape_manipulation import broadcast
-from difflang.ops.elementwise.linear_arithmetic import truncate
+from difflang.ops.arrays.shape_manipulation import broadcast, reshape
+from difflang.ops.elementwise.linear_arithmetic import add, truncate
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.rules.reshapes_and_constants import int_tuple
 
@@ -62,9 +63,32 @@ def position_axis(value: Value, made: Makers) -> int | None:
     if eqn.op is iota:
         axis = eqn.attrs["axis"]
         return axis if isinstance(axis, int) else None
-    if not (eqn.op in (broadcast, truncate) or isinstance(eqn.op.movement, Placement)):
+    if eqn.op is add:
+        terms = [x for x in eqn.operands if not is_zero(x, made)]
+        return position_axis(terms[0], made) if len(terms) == 1 else None
+    if not (eqn.op in (broadcast, truncate, reshape) or isinstance(eqn.op.movement, Placement)):
         return None
-    before = position_axis(eqn.operands[0], made)
-    after = int_tuple(eqn.attrs["axes"])[before] if before is not None and eqn.op is broadcast else before
-    same = before is not None and after is not None and tensor_type(eqn.operands[0]).shape[before] == shape[after]
-    return after if same else None
+    before, sizes = position_axis(eqn.operands[0], made), tensor_type(eqn.operands[0]).shape
+    if before is None:
+        return None
+    after: int | None = before
+    if eqn.op is broadcast:
+        after = int_tuple(eqn.attrs["axes"])[before]
+    elif eqn.op is reshape:
+        after = same_axis(before, sizes, shape)
+    return after if after is not None and sizes[before] == shape[after] else None
+
+
+def same_axis(axis: int, before: Sequence[Dim], after: Sequence[Dim]) -> int | None:
+    """The axis after a reshape that only adds or drops axes of size 1; None after another."""
+    longer = [k for k, n in enumerate(before) if n != 1], [k for k, n in enumerate(after) if n != 1]
+    alike = [before[k] for k in longer[0]] == [after[k] for k in longer[1]]
+    return longer[1][longer[0].index(axis)] if alike and axis in longer[0] else None
+
+
+def is_zero(value: Value, made: Makers) -> bool:
+    """Whether all items of an array are a literal 0."""
+    eqn = made.get(value)
+    if eqn is not None and eqn.op is broadcast:
+        return is_zero(eqn.operands[0], made)
+    return eqn is not None and eqn.op is const and eqn.attrs["value"] == 0

@@ -28,12 +28,19 @@ def write(name: str) -> Callable[[Value, Value, Value], list[Value]]:
     return lambda x, k, u: [op(name, x, u, count(k, (4,)), k, axes=(0, 1))]
 
 
+def in_a_column(of: Value) -> Value:
+    """0 to 3 down a column of 4, beside itself, and a 0 added."""
+    rows = op("broadcast", op("reshape", count(of, (4,)), shape=(4, 1)), shape=(4, 2), axes=(0, 1))
+    return op("add", rows, op("broadcast", of.home.one("const", type=Tensor(I32), value=0), shape=(4, 2), axes=()))
+
+
 GRAPHS = {
     "a row each": build_region([X, K, UPDATES], lambda x, k, u: [op("gather", x, count(k, (4,)), k, axes=(0, 1))]),
     "two in each row": build_region(
         [X, GRID],
         lambda x, k: [op("gather", x, op("broadcast", count(k, (4,)), shape=(4, 2), axes=(0,)), k, axes=(0, 1))],
     ),
+    "in a column, plus 0": build_region([X, GRID], lambda x, k: [op("gather", x, in_a_column(k), k, axes=(0, 1))]),
     "of each column": build_region(
         [Tensor(F64, (4, 2)), GRID], lambda x, k: [op("gather", x, k, count(k, (4, 2), 1), axes=(0, 1))]
     ),
