@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from difflang.analysis.check_splits import check_splits
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls import recursion
@@ -47,6 +46,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Value, Values
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ops.control.call import call as call_op
+from difflang.sharding.check_splits import check_splits
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, body_value
 from difflang.types.annotations import AnnotationResolver

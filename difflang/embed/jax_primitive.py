@@ -19,9 +19,6 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh
 
-from difflang.analysis.entry_splits import check_placements
-from difflang.analysis.mesh_splits import result_splits
-from difflang.analysis.region_splits import whole_split
 from difflang.base.errors import classify_errors
 from difflang.embed.derived_programs import EmbeddedProgram, Mask, PipelineHooks, select_by_mask
 from difflang.embed.lower_program import abstract_array, axes_of_entry, lower_program, mesh_sizes, varying_axes
@@ -31,6 +28,9 @@ from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.compile import options_of, refuse_prints_elsewhere
 from difflang.runtime.devices import check_divides, device_of, refuse_scattered
+from difflang.sharding.entry_splits import check_placements
+from difflang.sharding.mesh_splits import result_splits
+from difflang.sharding.region_splits import whole_split
 
 Array = Any
 program_p = Primitive("difflang")

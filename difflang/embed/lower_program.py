@@ -12,15 +12,15 @@ from jax.extend.source_info_util import user_context
 from jax.interpreters import mlir
 from jax.sharding import AxisType, ManualAxisType, NamedSharding, PartitionSpec
 
-from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.pin_splits import pin_splits
-from difflang.analysis.region_splits import whole_split
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.arrays.reshard import Split
 from difflang.passes.drop_placements import has_placements
+from difflang.sharding.entry_splits import entry_splits
+from difflang.sharding.pin_splits import pin_splits
+from difflang.sharding.region_splits import whole_split
 
 Array = Any
 

@@ -11,8 +11,6 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.region_splits import whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.wording import count_of
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
@@ -24,6 +22,8 @@ from difflang.ops.control.print_effect import has_check_messages
 from difflang.runtime import pytrees
 from difflang.runtime.argument_conversion import argument_converter
 from difflang.runtime.joined_processes import broadcast_json
+from difflang.sharding.entry_splits import entry_splits
+from difflang.sharding.region_splits import whole_split
 
 __all__ = [
     "Mesh",

@@ -9,9 +9,6 @@ from types import MappingProxyType
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
-from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.pin_splits import pin_splits
-from difflang.analysis.region_splits import whole_split
 from difflang.base.gc_pause import pause_gc
 from difflang.ir.graph import Graph
 from difflang.lower import local_shapes
@@ -19,6 +16,9 @@ from difflang.lower.buffer_assignment import BufferAssignment, assign_buffers
 from difflang.lower.fusion_model import order_by_memory, order_by_readiness
 from difflang.lower.jaxpr_reader import read_jaxpr
 from difflang.runtime.compile import trace_graph
+from difflang.sharding.entry_splits import entry_splits
+from difflang.sharding.pin_splits import pin_splits
+from difflang.sharding.region_splits import whole_split
 
 NO_MESH: Mapping[str, int] = MappingProxyType({})
 

@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from difflang.ad.expand_derivatives import differentiate
-from difflang.analysis.local_equations import LocalEquations
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
@@ -32,6 +31,7 @@ from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.pipelines import OPTIMIZE, PREPARE_KEEPING_LOOPS
 from difflang.passes.substitute_dims import substitute_graph_dims
 from difflang.plan.budget_search import NO_MESH, memory_limit, plan_memory
+from difflang.sharding.local_equations import LocalEquations
 from difflang.syntax import tree
 from difflang.tools.derive.derive import DerivativeRequest, DeriveOptions
 from difflang.tools.memory_report import on_each_device

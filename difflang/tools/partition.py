@@ -9,12 +9,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, PredictedCollective
-from difflang.analysis.pin_splits import pin_splits
-from difflang.analysis.region_splits import whole_split
-from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.error_codes import suggestion
@@ -29,6 +23,12 @@ from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
+from difflang.sharding.entry_splits import entry_splits
+from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.mesh_splits import MeshSplits, PredictedCollective
+from difflang.sharding.pin_splits import pin_splits
+from difflang.sharding.region_splits import whole_split
+from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 

@@ -15,12 +15,12 @@ from itertools import islice
 import jax
 import numpy as np
 
-from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits
-from difflang.analysis.pin_splits import pin_splits
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import compile_on_mesh
+from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.mesh_splits import MeshSplits
+from difflang.sharding.pin_splits import pin_splits
 from difflang.tools.partition import as_collective
 from property.random_splits import KINDS, MESHES, Case, draw_split, program_case
 

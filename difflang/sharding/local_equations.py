@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.analysis.entry_splits import entry_splits
-from difflang.analysis.mesh_splits import MeshSplits
-from difflang.analysis.region_splits import whole_split
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.reshard import Split
+from difflang.sharding.entry_splits import entry_splits
+from difflang.sharding.mesh_splits import MeshSplits
+from difflang.sharding.region_splits import whole_split
 
 
 class LocalEquations:

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from difflang.analysis.mesh_splits import MeshSplits
-from difflang.analysis.region_splits import is_item, region_params
-from difflang.analysis.windows.window_builder import Starts, Window, WindowBuilder, shape_of
-from difflang.analysis.windows.window_rules import MAKES_WINDOWS, rewrite
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type, sequence_item_type
 from difflang.ops.arrays.reshard import Split
 from difflang.ops.arrays.shape_manipulation import broadcast, slice_
 from difflang.passes.dce import dce
+from difflang.sharding.mesh_splits import MeshSplits
+from difflang.sharding.region_splits import is_item, region_params
+from difflang.sharding.windows.window_builder import Starts, Window, WindowBuilder, shape_of
+from difflang.sharding.windows.window_rules import MAKES_WINDOWS, rewrite
 
 
 def windows_to_shifts(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:

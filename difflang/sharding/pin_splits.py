@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.analysis.axis_names import AxisNames
-from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, busy
-from difflang.analysis.region_splits import region_params, whole_split
-from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import Placement
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.reshard import ANY, Split, reshard
+from difflang.sharding.axis_names import AxisNames
+from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.mesh_splits import MeshSplits, busy
+from difflang.sharding.region_splits import region_params, whole_split
+from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 
 
 def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from difflang.analysis.axis_names import AxisNames, axis_name
-from difflang.analysis.windows.window_builder import Shape, Starts, Window, WindowBuilder, axes_of, leaves, shape_of
 from difflang.ir.graph import Attr, Eqn, Value
 from difflang.ir.op import Op
 from difflang.ir.tensor_types import Tensor
@@ -16,6 +14,8 @@ from difflang.ops.arrays.shape_manipulation import broadcast, concat, pad, slice
 from difflang.ops.arrays.swap_item import swap_window
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.linalg.dot_general import dot_general
+from difflang.sharding.axis_names import AxisNames, axis_name
+from difflang.sharding.windows.window_builder import Shape, Starts, Window, WindowBuilder, axes_of, leaves, shape_of
 
 Rule = Callable[[WindowBuilder, Eqn], bool]
 

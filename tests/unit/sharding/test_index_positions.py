@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from derivatives import op
-from difflang.analysis.index_positions import note_index_positions
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.runtime.compile import compile_graph
+from difflang.sharding.index_positions import note_index_positions
 
 X, K, UPDATES = Tensor(F64, (4, 3)), Tensor(I32, (4,)), Tensor(F64, (4,))
 GRID = Tensor(I32, (4, 2))

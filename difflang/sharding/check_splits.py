@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.analysis.entry_splits import declared_by
-from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.mesh_splits import MeshSplits, quoted
-from difflang.analysis.region_splits import array_shape, whole_split
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import Placement
 from difflang.ir.symbolic_dims import Poly
 from difflang.ops.arrays.reshard import ANY, Split
+from difflang.sharding.entry_splits import declared_by
+from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.mesh_splits import MeshSplits, quoted
+from difflang.sharding.region_splits import array_shape, whole_split
 
 WAY = "`reshard(x, @data, _)` splits an array in another way, and `_` makes an axis whole"
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.analysis.mesh_splits import MeshSplits
-from difflang.analysis.windows.windows_to_shifts import windows_to_shifts
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
 from difflang.ops.arrays.gather_scatter import dynamic_slice, dynamic_update
 from difflang.ops.arrays.shape_manipulation import slice_
 from difflang.ops.arrays.shift import shift
+from difflang.sharding.mesh_splits import MeshSplits
+from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 from support.nightly import by_day
 
 N = 16

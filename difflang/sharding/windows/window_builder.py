@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.analysis.mesh_splits import MeshSplits, busy
-from difflang.analysis.region_splits import whole_split
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Value
 from difflang.ir.op import Fill, Op
@@ -20,6 +18,8 @@ from difflang.ops.arrays.shift import shift
 from difflang.ops.elementwise.comparison_and_logic import ge, logical_and, lt
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import static_size
+from difflang.sharding.mesh_splits import MeshSplits, busy
+from difflang.sharding.region_splits import whole_split
 
 Shape = tuple[int, ...]
 Starts = tuple[int | None, ...]  # where a window begins along each axis; None: it has the whole axis

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from derivatives import FLOAT, INT, choose, literal, mapped, op, repeat, total, wide
-from difflang.analysis.mesh_splits import result_splits
 from difflang.base.diagnostics import DifflangError
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.arrays.reshard import Split
+from difflang.sharding.mesh_splits import result_splits
 
 MESH = {"a": 2, "b": 2}
 ROW, TABLE, SQUARE = Tensor(F64, (8,)), Tensor(F64, (8, 4)), Tensor(F64, (4, 4))

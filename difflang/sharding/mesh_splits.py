@@ -13,20 +13,6 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.analysis.axis_names import AxisNames, axis_name
-from difflang.analysis.index_positions import note_index_positions
-from difflang.analysis.region_splits import (
-    alone,
-    array_shape,
-    is_item,
-    joined,
-    lane,
-    region_params,
-    returned,
-    runs_by_device,
-    steps_of,
-    whole_split,
-)
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn, Graph, Value
@@ -38,6 +24,20 @@ from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.signal.convolution import conv
+from difflang.sharding.axis_names import AxisNames, axis_name
+from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.region_splits import (
+    alone,
+    array_shape,
+    is_item,
+    joined,
+    lane,
+    region_params,
+    returned,
+    runs_by_device,
+    steps_of,
+    whole_split,
+)
 
 OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 IN_JAX = (
