@@ -212,8 +212,9 @@ class GraphDecoder:
         return [Value(decode_type(type), home, expect_string(hint)) for type, hint in pairs]
 
     def decode_span(self, data: Json) -> Span:
-        if isinstance(data, list) and cast(list[Json], data)[-1:] == [True]:
-            rest = cast(list[Json], data)[:-1]
+        parts = cast(list[Json], data) if isinstance(data, list) else []
+        if parts and parts[-1] is True:  # and not 1, where a span ends at the first character
+            rest = parts[:-1]
             return backward_span(self.decode_span(rest or None))
         if data is None:
             return NO_SPAN

@@ -127,6 +127,13 @@ def test_names_come_from_hints_and_read_back() -> None:
         assert [p.hint for p in again.params] == hints
 
 
+def test_a_span_of_the_first_character_is_kept() -> None:
+    builder = Builder(span=Span(Source("f.dfl", "e"), 0, 1))
+    graph = builder.finish([builder.const(2.0, Tensor(F32))])
+    (eqn,) = graph_from_json(graph_to_json(graph)).eqns
+    assert (type(eqn.span), eqn.span.start, eqn.span.end) == (Span, 0, 1)
+
+
 def test_spans_are_kept_by_json_and_printed_on_demand() -> None:
     source = Source("f.dfl", "let y = x + x\n")
     builder = Builder(span=Span(source, 8, 13))
