@@ -6,6 +6,7 @@ A template is plain data so that it can be an attribute: a tuple of parts, each 
 * `("among", marks, templates)`: the next array is a tag, followed by the arrays of all these templates. The template
 whose mark equals the tag is used; for an array of tags each item is written separately, in brackets;
 * `("text", template, format)`: a nested template with a format;
+* `("quoted", template)`: a nested template, in quotes;
 * `("texts", format, quoted)`: the next array holds the numbers of texts;
 * `("skip", n)`: the next n arrays are not shown.
 """
@@ -48,6 +49,8 @@ def render_part(part: TemplatePart, arrays: Iterator[Array]) -> str:
             return format_texts(np.asarray(next(arrays)), spec, quoted=quoted)
         case ("text", template, spec):
             return format_value(render_parts(template, arrays), spec)
+        case ("quoted", template):
+            return quote_text(render_parts(template, arrays))
         case ("among", marks, templates):
             tag = np.asarray(next(arrays))
             parts = [[np.asarray(next(arrays)) for _ in range(count_arrays(t))] for t in templates]
@@ -78,7 +81,7 @@ def count_arrays(template: TextTemplate) -> int:
         match part:
             case ("number", _) | ("texts", _, _):
                 found += 1
-            case ("text", inner, _):
+            case ("text", inner, _) | ("quoted", inner):
                 found += count_arrays(inner)
             case ("skip", n):
                 found += n
@@ -95,7 +98,7 @@ def has_numbered_texts(template: TextTemplate) -> bool:
         match part:
             case ("texts", _, _):
                 return True
-            case ("text", inner, _) if has_numbered_texts(inner):
+            case ("text", inner, _) | ("quoted", inner) if has_numbered_texts(inner):
                 return True
             case ("among", _, templates) if any(map(has_numbered_texts, templates)):
                 return True
@@ -134,9 +137,17 @@ def format_texts(numbers: Array, spec: str, *, quoted: bool) -> str:
 
     def text(number: Any) -> str:
         found = format_value(numbered_text(int(number)), spec)
-        return f'"{found}"' if quoted else found
+        return quote_text(found) if quoted else found
 
     return text(numbers) if numbers.ndim == 0 else array_text(numbers, text)
+
+
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"})
+
+
+def quote_text(text: str) -> str:
+    """A text in quotes, as a program writes it; braces stay as they are."""
+    return f'"{text.translate(ESCAPES)}"'
 
 
 def array_text(array: Array, item: Callable[[Any], str]) -> str:

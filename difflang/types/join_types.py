@@ -57,10 +57,10 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
 
 
 def join_texts(a: TextType, b: TextType) -> LangType | None:
-    """The type of a text that is one of two: its number, if the run has the number of one and knows the other."""
-    one, other = (a, b) if a.number is not None else (b, a)
-    known = other.number is None and not other.parts
-    return one if known and one.number is not None and not one.number.shape else None
+    """The type of a text that is one of two: its number. None for a text with run-time parts, which has none."""
+    numbers = [t.number for t in (a, b) if t.number is not None]
+    single = all(not n.shape for n in numbers) and not a.parts and not b.parts
+    return TextType(number=TAG) if single else None
 
 
 def option_class(type: LangType) -> type[LangType] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.ir.tensor_types import DType, Tensor
-from difflang.ops.value_formatting import TemplatePart, TextTemplate, format_value
+from difflang.ops.value_formatting import TemplatePart, TextTemplate, format_value, quote_text
 from difflang.syntax import tree
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.language_types import (
@@ -62,7 +62,8 @@ def value_template(type: LangType, spec: str) -> TextTemplate:
         case TextType(number=Tensor()):
             return (("texts", spec, True),)
         case TextType():
-            return join_templates(['"', string_template(type), '"'])
+            said = string_template(type)
+            return (("quoted", said),) if type.parts else (quote_text(*said),)
         case _:
             skipped = len(leaf_types(type))
             return (str(type), *((("skip", skipped),) if skipped else ()))

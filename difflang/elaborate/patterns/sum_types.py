@@ -234,11 +234,10 @@ def quoted_text(text: TextType) -> str:
 
 
 def runtime_choice_of_text(*labels: tuple[Span, str]) -> DifflangError:
-    """The report of a text selected at run time: a text is part of the type of what holds it."""
-    way = "use a variant of an enum, and build the text where it is printed; an `if` of host code can choose one"
-    return make_error(
-        "DL0327", "a `str` is known at compile time, so a condition of the run cannot choose one", *labels, help=way
-    )
+    """The report of a choice at run time where a text has run-time parts, so that it has no number."""
+    message = "a condition of the run cannot choose a text with values of the run in it"
+    way = "choose a text without them, and put them in where it is printed; an `if` of host code can choose any text"
+    return make_error("DL0327", message, *labels, help=way)
 
 
 # A loop variable may gain options this often before it counts as endless, such as a closure over itself.

@@ -60,8 +60,8 @@ def test_a_text_of_a_top_level_variable_changes() -> None:
 
 
 WRONG = [
-    ("fn f(o: Out, c: bool) -> Out {\n var r = o\n if c { r.inn.name = \"a\" } else { r.inn.name = \"b\" }\n r\n}\nprint(f(made(1.0), true))", "DL0327"),
-    ("fn f(o: Out, n: i32) -> Out {\n var r = made(1.0)\n for i in 0..n { r.inn.name = \"a\" }\n r\n}\nprint(f(made(1.0), 1))", "DL0327"),
+    ("fn f(o: Out, c: bool) -> Out {\n var r = o\n if c { r.inn.name = \"a\" } else { r.inn.name = \"b{c}\" }\n r\n}\nprint(f(made(1.0), true))", "DL0327"),
+    ("fn f(o: Out, n: i32) -> Out {\n var r = made(1.0)\n for i in 0..n { r.inn.name = \"a{i}\" }\n r\n}\nprint(f(made(1.0), 1))", "DL0327"),
     ("fn f(o: Out) -> Out = o with (b = 1)\nfn g(o: Out) -> Out = o with (b = true)", "DL0304"),
     ("fn f(o: Out) -> Out {\n var r = o\n r.inn.k = 1.5\n r\n}", "DL0304"),
 ]  # fmt: skip

@@ -49,6 +49,7 @@ PROGRAMS = {
     "recursion": (ROWS + 'fn nth(rows: Row[n], i: i32) -> str = if i == 0 { rows[1].group } else { nth(rows, i - 1) }\nprint(nth(rows, 2))', ["b"]),
     "host functions that yield": (ROWS + 'host fn loud(rows: Row[n]) -> str[n] { for r in rows { yield "{r.group}!" } }\nhost fn pick(names: str[n], i: i32 = 0) -> str { names[i] }\nprint(loud(rows), pick(["x", "y"], i = 1))', ['["a!", "b!", "a!"] y']),
     "enums in functions": ('enum Law { Named(s: str, k: f64), Free }\nlet laws = [Named("hooke", 1.0), Free, Named("newton", 2.0)]\nfn strength(l: Law, s: str) -> f64 = match l { Named(name, k) => if name == s { k } else { 0.0 }, Free => -1.0 }\nprint([for l in laws => strength(l, "newton")])', ["[0.0, -1.0, 2.0]"]),
+    "in quotes": ('record P { s: str }\nfn f(x: f64) -> f64 {\n  print(P("\\"{x}\\t"), ("a\\\\b", ["\\n"]))\n  x\n}\nlet y = f(1.0)\nprint(["a\\"b"], P("\\""), "\\"")', [r'P(s = "\"1.0\t") ("a\\b", ["\n"])', r'["a\"b"] P(s = "\"") "']),
     "empty": ('let e = [""]\nprint(e, e[0] == "")', ['[""] true']),
 }  # fmt: skip
 
@@ -66,7 +67,7 @@ def test_programs(name: str) -> None:
     assert ran(program) == printed
 
 
-@pytest.mark.parametrize("name", ["in functions", "printed in functions"])
+@pytest.mark.parametrize("name", ["in functions", "printed in functions", "in quotes"])
 def test_compiled_programs(name: str) -> None:
     program, printed = PROGRAMS[name]
     assert ran(program, "xla") == printed
@@ -157,3 +158,37 @@ def test_columns_of_texts_from_python() -> None:
     for group, said in ((("a",), "has 1"), (("a", 1), "declared str"), ((("a",), ("b",)), "declared str")):
         with pytest.raises(DifflangError, match=said):
             module.total(module.Row(group, np.ones(2, np.float32)))
+
+
+CHOSEN = """record P { name: str, x: f64 }
+fn name(k: i32) -> str = if k > 0 { "up" } else { "down" }
+fn walked(n: i32) -> (str, i32) {
+  var s = "start"
+  var k = n
+  while k > 1 {
+    s = if k % 2 == 0 { "even" } else { "odd" }
+    k = if k % 2 == 0 { k // 2 } else { 3 * k + 1 }
+  }
+  (s, k)
+}
+fn here(n: i32) -> str = if n <= 0 { "a" } else { there(n - 1) }
+fn there(n: i32) -> str = if n <= 0 { "b" } else { here(n - 1) }
+fn pick(p: P, q: P, c: bool) -> P = if c { p } else { q }
+fn weight(s: str) -> f64 = match s { "up" => 3.0, "down" => -1.0, _ => 0.0 }
+fn f(x: f64) -> f64 = weight(name(i32(x))) * x^2
+"""
+
+
+@pytest.mark.parametrize("engine", ["interpret", "xla"])
+def test_a_condition_of_the_run_chooses_a_text(engine: str) -> None:
+    lines = ran(
+        CHOSEN + "print(name(3), name(-1), walked(5), walked(1), [for k in 2..5 => here(k)])\n"
+        'print(pick(P("a", 1.0), P("b", 2.0), false), if name(2) == "up" { 1 } else { 2 })\n'
+        "print(f(2.0), grad(f)(2.0), grad(f)(-2.0), vmap(grad(f))([1.0, -3.0]))\n",
+        engine,
+    )
+    assert lines == [
+        'up down ("even", 1) ("start", 1) ["a", "b", "a"]',
+        'P(name = "b", x = 2.0) 1',
+        "12.0 12.0 4.0 [6.0, 6.0]",
+    ]
