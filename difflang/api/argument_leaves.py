@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.item_arrays import LeadingAxes, LeafSource, text_source
+from difflang.api.item_arrays import LeadingAxes, LeafSource, NumberedLeaf, text_source
 from difflang.api.option_values import class_with_article
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
@@ -124,8 +124,16 @@ class LeafReader:
         self.leaf_order.append(value.index)
         return KEY
 
-    def read_texts(self, value: Sequence[Any], path: str) -> TextType:
-        """The texts of an array of items: nested lists or tuples, as many levels deep as it has axes. Errors: DL12."""
+    def read_texts(self, value: Sequence[Any] | LeafSlot, path: str) -> TextType:
+        """The texts of an array of items: nested lists or tuples, as many levels deep as it has axes, or an array of
+        NumPy. Errors: DL12.
+        """
+        if isinstance(value, LeafSlot):
+            array = np.asarray(value.value)
+            if self.item_shape(array.shape, path):
+                raise self.refused(path, "str", value)
+            self.leaf_order.append(NumberedLeaf(value.index, path))
+            return TextType(number=TAG)
         texts = text_lists(value)
         array = np.array(texts, object)
         if not all(isinstance(text, str) for text in array.flat) or self.item_shape(array.shape, path):
@@ -247,6 +255,12 @@ def field_names(value: Any) -> Sequence[str] | None:
 def static_slot(value: Any) -> Any:
     """A static field of a record, which is no JAX leaf, as a slot of its own."""
     return LeafSlot(-1, value) if isinstance(value, str) else value
+
+
+def is_text_array(value: Any) -> bool:
+    """Whether a slot holds an array of texts, or of objects, which may be texts: as a column of pandas is."""
+    given = value.value if isinstance(value, LeafSlot) else None
+    return hasattr(given, "__array__") and not isinstance(given, str) and np.asarray(given).dtype.kind in "UO"
 
 
 def text_lists(value: Any) -> Any:

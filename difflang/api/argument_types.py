@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from difflang.api.argument_leaves import PrecedingTypes, TypeScope
+from difflang.api.argument_leaves import PrecedingTypes, TypeScope, is_text_array
 from difflang.api.item_reader import ItemReader
 from difflang.api.record_classes import is_str_type, item_axes, record_of_value, variant_of_value
 from difflang.base.wording import count_of
@@ -105,7 +105,7 @@ class ArgumentReader(ItemReader):
             if isinstance(record, tree.Enum):
                 return self.read_enum(value, record, path)
             return self.read_record(value, record, path, written)
-        if name == "str" and self.leading and is_list(value):
+        if name == "str" and self.leading and (is_list(value) or is_text_array(value)):
             return self.read_texts(value, path)
         if name == "str":
             if isinstance(value, LeafSlot) and isinstance(value.value, str):

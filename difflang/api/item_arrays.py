@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import InternalError
-from difflang.base.text_numbers import text_number
+from difflang.base.text_numbers import text_number, text_numbers
+from difflang.base.wording import with_article
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import pytrees
 from difflang.types.language_types import (
@@ -22,6 +23,7 @@ from difflang.types.language_types import (
     VariantType,
     leaf_types,
 )
+from difflang.types.type_errors import make_error
 
 
 class StackedLeaves(Struct, frozen=True):
@@ -37,8 +39,15 @@ class FilledLeaf(Struct, frozen=True):
     number: int
 
 
+class NumberedLeaf(Struct, frozen=True):
+    """An input that holds the numbers of the texts in a leaf, an array of NumPy."""
+
+    leaf: int
+    path: str
+
+
 # Where an input of a program comes from: a leaf of the arguments by its index, or what is made of leaves.
-LeafSource = int | StackedLeaves | FilledLeaf
+LeafSource = int | StackedLeaves | FilledLeaf | NumberedLeaf
 
 
 class LeadingAxes(Struct):
@@ -53,6 +62,8 @@ def read_source(source: LeafSource, leaves: Sequence[Any], type: Tensor | None) 
     """The input that a source stands for, in a program that takes an array of this type there."""
     if isinstance(source, int):
         return leaves[source]
+    if isinstance(source, NumberedLeaf):
+        return numbers_of_texts(np.asarray(leaves[source.leaf]), source.path)
     assert type is not None
     dtype, shape = numpy_dtype(type.dtype), tuple([int(d) for d in type.shape if isinstance(d, int)])
     if isinstance(source, FilledLeaf):
@@ -67,6 +78,15 @@ def text_source(texts: Any) -> LeafSource:
     if isinstance(texts, str):
         return FilledLeaf(text_number(texts))
     return StackedLeaves(tuple([text_source(part) for part in texts]), 0)
+
+
+def numbers_of_texts(array: np.ndarray[Any, Any], path: str) -> np.ndarray[Any, Any]:
+    """The number of each text. Errors: DL1206 for an array of objects of which one is no text."""
+    texts = array.ravel().tolist()
+    if array.dtype.kind == "O" and (wrong := [x for x in texts if not isinstance(x, str)]):
+        message = f"`{path}` is declared str, but {with_article(type(wrong[0]).__name__)} is in the array"
+        raise make_error("DL1206", message, help="write `array.astype(str)`, or replace what is missing first")
+    return np.array(text_numbers(texts), np.int32).reshape(array.shape)
 
 
 def widened_sources(type: LangType, whole: LangType, sources: Iterator[LeafSource]) -> list[LeafSource]:

@@ -42,6 +42,8 @@ class ItemReader(LeafReader):
 
     def read_items(self, value: Any, item: tree.TypeExpr, axes: int, path: str) -> LangType:
         """An array of items: a list of them, or a value whose arrays have the axes in front. Errors: DL12."""
+        if isinstance(value, LeafSlot) and isinstance(value.value, str):
+            raise self.refused(path, item.span.text, value, "write a list of texts")
         if is_list(value):
             return self.read_list(value, path, partial(self.read_part, item, axes - 1))
         return self.read_stacked(axes, path, lambda: self.read_declared(value, item, path))
@@ -67,8 +69,9 @@ class ItemReader(LeafReader):
     def read_list(self, value: Sequence[Any], path: str, read: Callable[[Any, str], LangType]) -> LangType:
         """A list of items, which a call stacks; `read` reads one of them."""
         if self.mapped or not value:
-            message = f"`{path}` is a list of records or enums, which is {'mapped' if self.mapped else 'empty'}"
-            raise self.error("DL1206", message, "pass one record whose arrays have the axis of the items in front")
+            message = f"`{path}` is a list of items, which is {'mapped' if self.mapped else 'empty'}"
+            way = "pass one record whose arrays have the axis of the items in front; texts as `np.array(texts, str)`"
+            raise self.error("DL1206", message, way)
         items: list[tuple[LangType, list[LeafSource]]] = []
         before, keys = len(self.leaf_order), len(self.key_positions)
         for i, part in enumerate(value):

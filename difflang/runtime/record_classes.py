@@ -80,7 +80,7 @@ def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, .
 
 
 def init_naming_fields(made: Callable[..., None], shape: RecordShape) -> Callable[..., None]:
-    """The same `__init__` with a TypeError that names the fields."""
+    """The same `__init__` with a TypeError that names the fields; texts in lists become tuples, which have a hash."""
 
     @wraps(made)
     def init(self: Any, /, *values: Any, **named: Any) -> None:
@@ -88,8 +88,17 @@ def init_naming_fields(made: Callable[..., None], shape: RecordShape) -> Callabl
             made(self, *values, **named)
         except TypeError as error:
             raise TypeError(field_error_message(shape, len(values), named) or str(error)) from None
+        for name in shape.static:
+            texts = getattr(self, name)
+            if not isinstance(texts, (str, tuple)):
+                object.__setattr__(self, name, nested_tuples(texts.tolist() if hasattr(texts, "tolist") else texts))
 
     return init
+
+
+def nested_tuples(texts: Any) -> Any:
+    """Lists of lists as tuples of tuples."""
+    return tuple([nested_tuples(text) for text in texts]) if isinstance(texts, list) else texts
 
 
 def field_error_message(shape: RecordShape, by_position: int, named: Iterable[str]) -> str:

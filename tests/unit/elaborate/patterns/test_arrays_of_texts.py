@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jax
@@ -158,6 +159,33 @@ def test_columns_of_texts_from_python() -> None:
     for group, said in ((("a",), "has 1"), (("a", 1), "declared str"), ((("a",), ("b",)), "declared str")):
         with pytest.raises(DifflangError, match=said):
             module.total(module.Row(group, np.ones(2, np.float32)))
+
+
+def test_columns_of_numpy_texts() -> None:
+    module = difflang.loads(
+        "float f64\nrecord Row { group: str, x: f64 }\n"
+        "fn total(rows: Row[n], of: str) -> f64 = sum(for r in rows => if r.group == of { r.x^2 } else { 0.0 })\n"
+        "fn turned(names: str[n, m]) -> str[n, m] = reverse(names, axis = 0)\n"
+        "fn count(names: str[n]) -> i32 = i32(n)\n"
+    )
+    x = np.array([1.0, 2.0, 3.0])
+    for group in (np.array(["a", "b", "a"]), np.array(["c", "a", "a"]), np.array(["b", "a", "a"], object)):
+        mask = group == "a"
+        rows = {"group": group, "x": x}
+        for given in (rows, module.Row(group, x)):
+            assert float(module.total(given, "a")) == np.sum(x[mask] ** 2)
+        np.testing.assert_array_equal(module.total.grad()(rows, "a")["x"], np.where(mask, 2 * x, 0))
+    assert module.turned(np.array([["a", "b"], ["c", "d"]])) == (("c", "d"), ("a", "b"))
+    assert module.count(np.array([], str)) == 0
+    for given, said in (
+        (np.array(["a", None], object), "a NoneType is in the array"),
+        (np.array([["a"]]), "declared str"),
+        (np.array([1.0]), "declared str"),
+        ("ab", "is declared str[n], but a str was given"),
+        ([], "np.array(texts, str)"),
+    ):
+        with pytest.raises(DifflangError, match=re.escape(said)):
+            module.count(given)
 
 
 CHOSEN = """record P { name: str, x: f64 }
