@@ -227,16 +227,9 @@ class AnnotationResolver(TypeResolver):
     def match_fields(self, type: RecordType | VariantType) -> bool:
         """Whether each field has the type that it is declared with: in a stack of records it has more axes."""
         decl = type.decl
-        declared = type.decl.fields if isinstance(type, RecordType) else type.decl.variants[type.index].fields
-        written = {f.name: f.type for f in declared}
         args = {g.name: a for g, a in zip(decl.generics, type.args, strict=True) if a is not None}
         inner = self.for_fields_of(decl, cast("Mapping[str, TypeBinding]", args))
-        pairs = [(written[name], t) for name, t in zip(type.names, type.fields, strict=True)]
-        if type.tangent:
-            # The tangent of a function is that of its captures, of which the declaration says nothing.
-            known = [(w, t) for w, t in pairs if not any(isinstance(part, tree.TypeFn) for part in all_nodes(w))]
-            pairs = [(tree.TypeCall(w.span, ("D",), (w,)), t) for w, t in known]
-        return all([inner.match(w, t) for w, t in pairs])
+        return all([inner.match(w, t) for w, t in written_fields(type)])
 
     # ---- Tangent types
 
@@ -303,3 +296,15 @@ def size_names(written: tree.TypeExpr, annotations: AnnotationResolver) -> list[
     """The size names in an annotation."""
     others = {*DTYPES, "dim", "str", "key", "D", *annotations.generics}
     return [n for n in mentioned_names(written) if n not in others and annotations.records(n) is None]
+
+
+def written_fields(type: RecordType | VariantType) -> list[tuple[tree.TypeExpr, LangType]]:
+    """The type that each field is declared with, of a tangent `D(…)`, and its type."""
+    declared = type.decl.fields if isinstance(type, RecordType) else type.decl.variants[type.index].fields
+    written = {f.name: f.type for f in declared}
+    pairs = [(written[name], t) for name, t in zip(type.names, type.fields, strict=True)]
+    if not type.tangent:
+        return pairs
+    # The tangent of a function is that of its captures, of which the declaration says nothing.
+    known = [(w, t) for w, t in pairs if not any(isinstance(part, tree.TypeFn) for part in all_nodes(w))]
+    return [(tree.TypeCall(w.span, ("D",), (w,)), t) for w, t in known]

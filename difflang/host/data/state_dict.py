@@ -23,7 +23,7 @@ from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, Dim, Tensor, numpy_dtype
 from difflang.syntax import tree
-from difflang.types.annotations import AnnotationResolver
+from difflang.types.annotations import AnnotationResolver, written_fields
 from difflang.types.language_types import (
     KEY_DATA,
     ClosureType,
@@ -326,9 +326,7 @@ def apply_leaf_types(
                 return apply_item_axes(found, records)
             home = AnnotationResolver(Unifier(), records).lookup_for(type.decl)
             names = AnnotationResolver(Unifier(), home, {}, declared_bounds(type.decl))
-            declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
-            written = {f.name: f.type for f in declared.fields}
-            fits = [names.match(written[n], t) for n, t in zip(type.names, fields, strict=True)]
+            fits = [names.match(written, t) for written, t in written_fields(found)]
             bound: Mapping[str, Any] = names.bound
             known = dict(zip(declared_bounds(type.decl), type.args, strict=True))
             args = tuple(bound.get(name, None if isinstance(a, Poly) else a) for name, a in known.items())

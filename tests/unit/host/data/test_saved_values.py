@@ -555,3 +555,18 @@ def test_a_package_that_only_a_branch_needs_is_missed_where_it_is_reached(tmp_pa
         patch.setitem(sys.modules, "matplotlib", None)
         code, report = said(tmp_path, reached)
     assert code == "DL0709" and "difflang[plot]" in report and not list(tmp_path.iterdir())
+
+
+def test_a_tangent_of_records_finds_its_sizes(tmp_path: Path) -> None:
+    """The state of an optimizer holds a tangent, whose fields are tangents too."""
+    program = (
+        "import nn\nimport optim (Moments, moments)\n"
+        "record Net[k, c] { w: f32[k, c], head: nn.Dense[f32, c, 2] }\n"
+        "record State[k, c] { net: Net[k, c], opt: Moments[D(Net[k, c])] }\n"
+        "let net = Net(ones(3, 4), nn.init_dense(4, 2))\n"
+        'save("s.npz", State(net, moments(net)))\n'
+        'let s: State[k, c] = load("s.npz")\n'
+        'host fn again(k: dim) -> State[k, 4] = load("s.npz")\n'
+        "print(k, c, s.opt.mean.head.b, again(3).opt.count)\n"
+    )
+    assert ran(tmp_path, program) == ["3 4 [0.0, 0.0] 0"]
