@@ -42,6 +42,7 @@ NOT_DRAWN = {
     "csr_solve": "rows in order", "csr_times": "rows in order", "counted": "a function that is asked within a domain",
     "dopri5_at": "times in order", "infinite": "its derivative is NaN", "jumping": "its derivative is NaN",
     "linear_interp": "rising places", "mixing": "a map of a factorization", "nearest": "rising places",
+    "passed": "moments that are not negative",
 }  # fmt: skip
 NO_DERIVATIVE = ("DL0401", "DL0402")  # of integers, truth values and what is made of them
 

@@ -22,6 +22,7 @@ from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
 from difflang.syntax.parser_tables import load_tables
+from difflang.syntax.tree_queries import all_nodes
 from difflang.tools.derive.enum_arrays import is_plain_enum_array, name_leaves, tangent_items
 from difflang.tools.derive.opaque_parameters import function_type_text
 from difflang.types.language_types import (
@@ -287,8 +288,18 @@ def render_program(cases: Sequence[DerivativeText]) -> str:
         arms = [f"{tuple_text(case.patterns)} => {body}" for case, body in zip(cases, bodies, strict=True)]
         body = "\n".join([f"match {tuple_text(chosen)} {{", *arms, "}"])
     head = "@unchecked\n" * any(case.unchecked for case in cases)
-    lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
+    lines = "\n".join([*first.first_lines(), *map(declaration_text, declared)])
     return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {first.result_type} {{\n{body}\n}}\n")
+
+
+def declaration_text(decl: tree.Record | tree.Enum) -> str:
+    """The text of a declaration beside those that it names: `nn.Norm[c]` is `Norm[c]` there."""
+    text, start = decl.span.text, decl.span.start
+    named = [n for n in all_nodes(decl) if isinstance(n, (tree.TypeName, tree.TypeApply)) and len(n.path) > 1]
+    for node in sorted(named, key=lambda n: -n.span.start):
+        at, module = node.span.start - start, ".".join(node.path[:-1]) + "."
+        text = text[:at] + text[at:].removeprefix(module)
+    return text.removeprefix("pub ")
 
 
 def tuple_text(texts: Sequence[str]) -> str:

@@ -193,6 +193,13 @@ def test_a_result_is_split_as_declared(name: str, options: DeriveOptions, head: 
     held(program, program.module.fns[name], options)
 
 
+def test_records_of_modules_lose_their_prefix() -> None:
+    record = "record Net[k, c] { first: nn.Dense[f32, k, c], all: nn.Norm[f32, c][k] }\n"
+    f = "fn f(m: Net[k, c]) -> f32 = sum(m.first.w) * sum(for l in m.all => sum(l.scale^2))\n"
+    program = checked_text(f"import nn\n{record}{f}")
+    assert record.replace("nn.", "") in held(program, program.module.fns["f"], DeriveOptions()).text
+
+
 ENUMS = """float f64
 record Point[n] { at: f64[n], weight: f64 }
 enum Shape[n] { Disk(r: f64, colour: i32), Cloud(point: Point[n], width: f64), Empty }
