@@ -166,4 +166,6 @@ def format_scalar(value: HostNumber | np.generic | Array) -> str:
         parts = format_scalar(value.real), format_scalar(value.imag)
         return f"{parts[0]}{'' if parts[1].startswith('-') else '+'}{parts[1]}j"
     text = str(value)
-    return text[:-2] + ".0" if text.endswith(".0") else text
+    # A whole `bf16`, which is no type of NumPy's own, is written as an integer.
+    whole = isinstance(value, np.generic) and value.dtype.kind == "V" and text.lstrip("-").isdigit()
+    return f"{text}.0" if whole else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, DType
+from difflang.ir.tensor_types import BOOLS, C64, COMPLEX_DTYPE_OF, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, DType
 
 DTYPE_BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 """The element types that satisfy the bound of a generic, as in `T: float`."""
@@ -74,6 +74,11 @@ def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
     if isinstance(value, int):
         return DTypeVar(NUMBERS, I32, default_float)
     return DTypeVar(FLOATS + COMPLEXES, default_float, default_float)
+
+
+def empty_dtype(default_float: DType) -> DTypeVar:
+    """The element type of a list without items, which may be any."""
+    return DTypeVar(BOOLS + NUMBERS, default_float, default_float)
 
 
 def imaginary_dtype(default_float: DType) -> DTypeVar:

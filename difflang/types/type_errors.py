@@ -162,7 +162,9 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
 
 
 def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> str:
-    """The help for an array of records or enums where one is declared."""
+    """The help for an array of records or enums where one is declared, and for one without items."""
+    if span.text == "[]":
+        return "`[for _ in 0..0 => item]` is an array without items, of the type of an item"
     if not isinstance(found, (RecordType, SumType)) or not array_axes(found):
         return ""
     args = found.args if isinstance(found, RecordType) else found.variants[0].args if found.variants else ()

@@ -47,6 +47,7 @@ from difflang.syntax import tree
 from difflang.types.dtype_variables import (
     DTypeParam,
     DTypeVar,
+    empty_dtype,
     imaginary_dtype,
     is_known_float,
     literal_dtype,
@@ -135,7 +136,7 @@ def elaborate_tuple(cx: ElabContext, e: tree.TupleExpr) -> Walk[Term]:
 def elaborate_array(cx: ElabContext, e: tree.ArrayExpr) -> Walk[Term]:
     """`[x, y]`: its items stacked along a new first axis."""
     if not e.items:
-        dtype = literal_dtype(0.0, cx.module.default_float)
+        dtype = empty_dtype(cx.module.default_float)
         return Array(cx.emit("const", e.span, value=0, type=Tensor(dtype, (0,))))
     # One constant instead of thousands of equations for a large table.
     rows = literal_rows(e)

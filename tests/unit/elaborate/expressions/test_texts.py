@@ -160,3 +160,13 @@ def test_lowering_alone_says_nothing() -> None:
     graph = graph_from_text(source)
     (found,) = jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(np.bool_(True), np.float32(1.0))
     assert float(found) == 1.0
+
+
+def test_a_list_without_items_is_of_any_element_type() -> None:
+    source = "let a: i32[0] = []\nlet b: bool[0] = []\nlet c: c64[0] = []\nfn f(x: i32[n]) -> i32 = sum(x)\n"
+    said = "print(a, b, c, [], sum([]), concat([], [1, 2]), concat([], [true]), [] + 1.0, f([]), any([]))\n"
+    assert ran(source + said)[1] == ["[] [] [] [] 0.0 [1, 2] [true] [] 0 false"]
+
+
+def test_a_whole_bf16_is_printed_as_a_float() -> None:
+    assert ran("print(bf16(3.0), bf16(-2.0), [bf16(3.0), bf16(0.5)], f16(3.0))\n")[1] == ["3.0 -2.0 [3.0, 0.5] 3.0"]
