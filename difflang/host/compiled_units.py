@@ -54,6 +54,8 @@ class HostUnit(Struct, frozen=True, eq=False):
     demanded: tuple[tuple[HostNumber, Dim], ...]
     # The names that the expected type binds.
     binds: tuple[tuple[str, TypeBinding], ...]
+    # For each result that is one of the arguments, its place among them; None for one that is computed.
+    forwards: tuple[int | None, ...] = ()
     program: Growable[ArrayProgram] | None = None
 
 
@@ -139,5 +141,11 @@ def stage_unit(
         tuple((n, module.host[n].type, module.host[n].static) for n in names),
         tuple(staging.demanded.items()),
         tuple(staging.binds.items()),
+        tuple(
+            map(
+                {param: place for place, param in enumerate(graph.params)}.get,
+                graph.results[: len(results) - len(word)],
+            )
+        ),
     )
     return unit

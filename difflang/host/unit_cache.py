@@ -14,6 +14,7 @@ from difflang.execution.check_failures import ArrayProgram, explain_failure
 from difflang.execution.engine import Engine
 from difflang.gradcheck.nan_provenance import check_finite
 from difflang.host.compiled_units import HostUnit
+from difflang.host.data.stored_columns import read_columns
 from difflang.host.values import HostValue, resolve_texts
 from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.symbolic_dims import Dim
@@ -64,16 +65,19 @@ class UnitCache:
         It is not shared if lines are profiled or if notes must name its own lines.
         """
         engine = replace(self.engine, in_order=self.session.deterministic)
+        values, word = unit.graph.results[: len(unit.forwards)], unit.graph.results[len(unit.forwards) :]
+        passed = zip(values, unit.forwards, strict=True)
+        graph = unit.graph.with_results([*[value for value, place in passed if place is None], *word])
 
         def build(capacity: Capacity) -> ArrayProgram:
             # The keys hold the graphs that they were made for.
             if len(self.keys.numbers) > GRAPHS_PER_PROGRAM * PROGRAM_LIMITS[0]:
                 self.keys, self.programs = StructuralKeys(), RecentlyUsed()
             # Equal graphs share an executable, but not if lines are profiled or notes name lines.
-            key = (self.keys.graph_key(unit.graph), unit.fails, capacity, engine.in_order)
+            key = (self.keys.graph_key(graph), unit.fails, capacity, engine.in_order)
             known = self.programs.get(key)
             if known is None or engine.profile is not None or getattr(known, "offload_warnings", ()):
-                known = engine.program(unit.graph, guard=unit.fails, capacity=capacity, on_print=self.voice)
+                known = engine.program(graph, guard=unit.fails, capacity=capacity, on_print=self.voice)
                 self.programs.add(key, known)
             return known
 
@@ -86,19 +90,17 @@ class UnitCache:
 
     def execute(self, unit: HostUnit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
         """Run a unit. Errors: DL09 if a check fails."""
-        arrays = [*arguments, *([key] if unit.random else [])]
+        arrays = read_columns(unit.graph, [*arguments, *([key] if unit.random else [])])
         assert unit.program is not None
         met = self.voice.met
-        results = self.call(unit.program.made, arrays)
-        self.voice.raise_error()
+        results = self.computed(unit, arrays)
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grow(self.session, site, interpreted=self.engine.name != "xla"):
                 engine = self.engine.explaining(unit.program.capacity)
                 raise explain_failure(self.session, site, unit.graph, engine, arrays)
             # Output of the failed run is dropped, since the program with more capacity prints it again.
             self.voice.rewind(met)
-            results = self.call(unit.program.made, arrays)
-            self.voice.raise_error()
+            results = self.computed(unit, arrays)
         if self.engine.check_nans:
             self.check_nans(unit, results, arrays)
         values: list[HostValue] = []
@@ -107,6 +109,16 @@ class UnitCache:
             values.append(resolve_texts(HostValue(type, tuple(results[:count]), static)))
             del results[:count]
         return values
+
+    def computed(self, unit: HostUnit, arrays: Sequence[Any]) -> list[Any]:
+        """The results of one run. What a unit only passes on, such as a name or a field, is not copied."""
+        assert unit.program is not None
+        results: list[Any] = []
+        if None in unit.forwards or unit.fails or unit.graph.effectful:
+            results = self.call(unit.program.made, arrays)
+            self.voice.raise_error()
+        rest = iter(results)
+        return [*[next(rest) if place is None else arrays[place] for place in unit.forwards], *rest]
 
     def check_nans(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Errors: DL0908 if an operation of this unit produces a result that is not finite."""

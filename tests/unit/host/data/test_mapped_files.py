@@ -68,6 +68,14 @@ def test_a_statement_that_uses_a_file_that_has_shrunk_is_an_error(folder: Path, 
     assert found.code == "DL0701" and all(label.span.position[0] == 3 for label in found.labels)
 
 
+def test_a_name_or_a_part_of_a_value_stays_in_the_file(folder: Path) -> None:
+    """It is passed on, not copied: the copy would not know that its file has shrunk."""
+    program = 'let x: f32[n, 3] = open_npy("a.npy")\nlet (y, _) = (x, n + 1)\nlet z = y\nprint("now")\nprint(z)'
+    with pytest.raises(DifflangError, match="has shrunk"):
+        checked = check_program(Source("t.dfl", program))
+        run_program(checked, Engine("xla"), FileAccess(folder), 0, lambda _: os.truncate(folder / "a.npy", 200))
+
+
 @pytest.mark.parametrize(
     ("array", "said"),
     [
