@@ -191,3 +191,11 @@ def test_the_page_about_many_devices_has_the_table(devices: int) -> None:
         " ".join(line.split()) for line in (BENCHMARKS.parent / "docs" / "many-devices.md").read_text().splitlines()
     ]
     assert all(" ".join(figures(program, devices)) in page for program in PROGRAMS)
+
+
+@pytest.mark.nightly
+def test_every_task_on_files_runs(tmp_path: Path) -> None:
+    run = [sys.executable, BENCHMARKS / "data.py", "--rows", "1000", "--gib", "0.001", "--json", tmp_path / "d.json"]
+    subprocess.run(run, check=True, capture_output=True)
+    found = json.loads((tmp_path / "d.json").read_text())
+    assert len(found) >= 4 and all(seconds >= 0 and peak < 1 for row in found.values() for seconds, peak in row)

@@ -263,6 +263,10 @@ class HostRunner(HostWalk):
                           (e.body.span, f"it yields {show_type(self.module.loop_yield_types[e])}"))  # fmt: skip
         return HostValue(type, tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in leaf_types(type)))  # type: ignore[arg-type]
 
+    @property
+    def draw_key(self) -> Callable[[], np.ndarray]:
+        return self.draws.next
+
     def asserted(self, e: tree.Assert) -> Walk[None]:
         for part in self.split_conjunction(e.condition):
             work = self.work(part)

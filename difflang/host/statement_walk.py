@@ -6,8 +6,10 @@ It is a trampolined walk (see `elaborate/trampoline.py`), so that a `host fn` ma
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+
+import numpy as np
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
@@ -20,6 +22,7 @@ from difflang.host.bindings import HostBindings
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame, host_call_error, match_arguments, single_argument
+from difflang.host.data.batches import batch_iterable
 from difflang.host.expected_type import ExpectedType
 from difflang.host.hoist_host_calls import ControlNode, HoistedExpr, hoist_host_calls
 from difflang.host.loop_iterables import HostIterable, loop_iterable
@@ -86,6 +89,11 @@ class HostWalk(HostBindings):
 
     @abstractmethod
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None: ...
+
+    @property
+    def draw_key(self) -> Callable[[], np.ndarray] | None:
+        """Draws the next random key; None while the program is checked."""
+        return None
 
     @abstractmethod
     def enter(
@@ -229,6 +237,10 @@ class HostWalk(HostBindings):
     def over(self, e: tree.Expr) -> Walk[HostIterable]:
         """What a loop iterates over. Errors: DL0329, DL0330."""
         name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
+        callee = self.host_callee(e)
+        if callee is HOST_BUILTINS["batches"]:
+            given = yield self.builtin_call(e, callee, None)  # type: ignore[arg-type]
+            return batch_iterable(given, self.draw_key)
         if name == "enumerate":
             inside = yield self.over(single_argument(e, "usage of `enumerate`: `enumerate(xs)`"))
             return HostIterable(inside.type, parts=(inside,), enumerated=True)
@@ -332,20 +344,27 @@ class HostWalk(HostBindings):
         return value
 
     def call_value(self, e: tree.Node, expected: ExpectedType | None) -> Walk[HostValue]:
-        assert isinstance(e, (tree.Call, tree.Pipe))
         function = self.host_callee(e)
+        if isinstance(function, GlobalName):
+            return (yield self.host_call(e, self.call_args(e), function))
+        assert function is not None
+        return self.perform(function, (yield self.builtin_call(e, function, expected)))
+
+    def call_args(self, e: tree.Node) -> tuple[tree.Arg, ...]:
+        assert isinstance(e, (tree.Call, tree.Pipe))
         args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
         if isinstance(e.fn, tree.Member) and self.named_module(e.fn.base) is None:
             args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
                 raise make_error("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))
-        if isinstance(function, GlobalName):
-            return (yield self.host_call(e, args, function))
-        assert function is not None
+        return args
+
+    def builtin_call(self, e: tree.Node, function: HostBuiltin, expected: ExpectedType | None) -> Walk[BuiltinCall]:
+        """A call of a host builtin with its arguments evaluated."""
         items: list[tuple[HostValue, Span]] = []
         named: dict[str, tuple[HostValue, Span]] = {}
-        for arg in args:
+        for arg in self.call_args(e):
             like = expected if arg.name in function.like_result else None
             value = known_texts((yield self.value_of(arg.value, like)))  # type: ignore[arg-type]
             if arg.name is None:
@@ -354,7 +373,7 @@ class HostWalk(HostBindings):
                 raise make_error("DL0319", f"the argument `{arg.name}` is given twice", (arg.span, ""))
             else:
                 named[arg.name] = (value, arg.span)
-        return self.perform(function, BuiltinCall(e, function, tuple(items), named, expected))
+        return BuiltinCall(e, function, tuple(items), named, expected)
 
     # ---- Calls of `host fn`s
 

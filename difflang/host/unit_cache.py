@@ -90,17 +90,18 @@ class UnitCache:
 
     def execute(self, unit: HostUnit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
         """Run a unit. Errors: DL09 if a check fails."""
-        arrays = read_columns(unit.graph, [*arguments, *([key] if unit.random else [])])
+        stored = [*arguments, *([key] if unit.random else [])]
+        arrays = read_columns(unit.graph, stored)
         assert unit.program is not None
         met = self.voice.met
-        results = self.computed(unit, arrays)
+        results = self.computed(unit, arrays, stored)
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grow(self.session, site, interpreted=self.engine.name != "xla"):
                 engine = self.engine.explaining(unit.program.capacity)
                 raise explain_failure(self.session, site, unit.graph, engine, arrays)
             # Output of the failed run is dropped, since the program with more capacity prints it again.
             self.voice.rewind(met)
-            results = self.computed(unit, arrays)
+            results = self.computed(unit, arrays, stored)
         if self.engine.check_nans:
             self.check_nans(unit, results, arrays)
         values: list[HostValue] = []
@@ -110,15 +111,15 @@ class UnitCache:
             del results[:count]
         return values
 
-    def computed(self, unit: HostUnit, arrays: Sequence[Any]) -> list[Any]:
-        """The results of one run. What a unit only passes on, such as a name or a field, is not copied."""
+    def computed(self, unit: HostUnit, arrays: Sequence[Any], stored: Sequence[Any]) -> list[Any]:
+        """The results of one run; what a unit only passes on, such as a name or a field, as it is stored."""
         assert unit.program is not None
         results: list[Any] = []
         if None in unit.forwards or unit.fails or unit.graph.effectful:
             results = self.call(unit.program.made, arrays)
             self.voice.raise_error()
         rest = iter(results)
-        return [*[next(rest) if place is None else arrays[place] for place in unit.forwards], *rest]
+        return [*[next(rest) if place is None else stored[place] for place in unit.forwards], *rest]
 
     def check_nans(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Errors: DL0908 if an operation of this unit produces a result that is not finite."""

@@ -19,18 +19,23 @@ from difflang.driver.elaborate_call import elaborate_call
 from difflang.driver.type_specs import declared_arguments, parse_type
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import Session
+from difflang.host.builtins import BuiltinCall
+from difflang.host.data.array_files import FORMAT_OF_SUFFIX
 from difflang.host.data.array_headers import read_headers
-from difflang.host.data.read_values import ARRAY_READ_BUILTINS, BROKEN, FileRead, ValueReader
+from difflang.host.data.opened_tables import ROW_BLOCKS, open_columns
+from difflang.host.data.read_errors import BROKEN, report_read_errors
+from difflang.host.data.read_values import ARRAY_READ_BUILTINS, OPEN_BUILTINS, FileRead, ValueReader, check_table
 from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.function_code import FnCode
-from difflang.types.language_types import ClosureType, RecordType, SumType, TupleType, VariantType, show_type
+from difflang.types.language_types import ClosureType, LangType, RecordType, SumType, TupleType, VariantType, show_type
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
+CHECKED_BUILTINS = (*ARRAY_READ_BUILTINS, *OPEN_BUILTINS, "read_parquet", "read_arrow")
 NESTED_TYPES = (RecordType, TupleType, VariantType, SumType)
 
 
@@ -38,9 +43,9 @@ def check_data_file(
     checked: CheckedProgram, path: Path | None, entry: str | None, data: Path, name: str
 ) -> list[DifflangError]:
     """The mismatches. Errors: DL0701 for a file that cannot be read, DL1207 if nothing reads it."""
-    holds = data_headers(data, name)
     if entry is None and (reads := reads_of_file(checked, path, data)):
-        return check_reads(reads, holds, name)
+        return check_reads(reads, data, name)
+    holds = data_headers(data, name)
     decls = functions_taking(checked, entry, holds, name)
     return [error for decl in decls for error in check_function(checked, decl, holds, name)]
 
@@ -60,17 +65,17 @@ def data_headers(data: Path, name: str) -> Mapping[str, Any]:
 
 
 def reads_of_file(checked: CheckedProgram, path: Path | None, data: Path) -> list[FileRead]:
-    """The calls that read arrays of this file, each once."""
+    """The calls that read arrays or a table of this file, each once."""
     folder, target = path.parent if path is not None else Path.cwd(), data.resolve()
     found: dict[tree.Node, FileRead] = {}
     for read in checked.reads:
-        name = read.given.text(0) if read.given.function.name in ARRAY_READ_BUILTINS else None
+        name = read.given.text(0) if read.given.function.name in CHECKED_BUILTINS else None
         if name is not None and (folder / name).resolve() == target:
             found.setdefault(read.given.call, read)
     return list(found.values())
 
 
-def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) -> list[DifflangError]:
+def check_reads(reads: Sequence[FileRead], data: Path, name: str) -> list[DifflangError]:
     """The mismatches at the calls that read a file; a size name is one size within a function or the file."""
     errors: list[DifflangError] = []
     scopes: dict[tuple[ModuleScope, tree.Fn | None], AnnotationResolver] = {}
@@ -83,12 +88,24 @@ def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) 
         given = replace(read.given, expected_type=replace(expected, names=names))
         try:
             type = replace(names, bound=dict(names.bound), rigid=True).type(expected.annotation)
+            holds = read_holds(given, type, data, name)
             ValueReader(given, name, type).value_in(names, read.module.records.get, holds, given.text(1))
         except DeferCheck:
             continue
         except DifflangError as error:
             errors.append(error)
     return errors
+
+
+def read_holds(given: BuiltinCall, type: LangType, data: Path, name: str) -> Mapping[str, Any]:
+    """The arrays of a file, or the columns that a call declares, without their data. Errors: DL0701, DL0704, DL0706."""
+    format = FORMAT_OF_SUFFIX.get(data.suffix, "")
+    if format not in ROW_BLOCKS:
+        return data_headers(data, name)
+    assert given.expected_type is not None
+    declared = given.expected_type.annotation.span
+    with report_read_errors(name, given.span):
+        return open_columns(format, data, name, check_table(given, type, declared), given.span, declared)
 
 
 # ---- Functions whose arguments the file holds

@@ -26,7 +26,8 @@ from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.builtins import BuiltinCall
 from difflang.host.data.array_files import FORMAT_OF_SUFFIX, UNNAMED, StoredArrays
 from difflang.host.data.file_access import FileAccess
-from difflang.host.data.read_values import ValueReader, read_contents, report_read_errors
+from difflang.host.data.read_errors import report_read_errors
+from difflang.host.data.read_values import ValueReader, read_contents
 from difflang.host.data.state_dict import array_type_text
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import format_value
@@ -205,7 +206,7 @@ def declared_type_text(
         raise DeferCheck
     type = replace(names, bound=dict(names.bound), rigid=True).type(written)
     given = BuiltinCall(param, HOST_BUILTINS["load"], (), {}, ExpectedType(written, names=names))
-    with report_read_errors(file, given):
+    with report_read_errors(file, given.span):
         if not holds:
             holds = read_contents(path, file, FORMAT_OF_SUFFIX[path.suffix], type, given)
         found = (

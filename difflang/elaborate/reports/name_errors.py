@@ -142,10 +142,13 @@ def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
 # ---- Names of other languages
 
 
-READING = "load open_npy read_csv read_npy read_npz read_safetensors read_json read_parquet read_arrow"
+READING = "load read_csv read_npy read_npz read_safetensors read_json read_parquet read_arrow"
+OPENING = "open_npy open_parquet open_arrow"
 WRITING = "save write_csv write_npy write_npz write_safetensors write_json write_parquet write_arrow"
 HOST_ONLY_NAMES = {
-    **dict.fromkeys(READING.split(), "read the file at the top level, and pass the array as an argument"),
+    **dict.fromkeys(
+        (*READING.split(), *OPENING.split()), "read the file at the top level, and pass the array as an argument"
+    ),
     **dict.fromkeys(WRITING.split(), "return the value, and write it from host statements"),
     **dict.fromkeys(
         ("plot", "scatter", "histogram", "image"), "return the numbers, and plot them from host statements"
@@ -153,6 +156,7 @@ HOST_ONLY_NAMES = {
     "arg": "call it at the top level, and pass the value; the angle of a complex number is `angle(z)`",
     "codes": "call it in host statements, and pass the numbers",
     "clock": "measure the time of the call in host statements",
+    "batches": "use it in the header of a host loop: `for batch in batches(x, 256) { … }`",
     "progress": "use it in the header of a host loop: `for i in progress(0..100) { … }`",
 }
 

@@ -1,4 +1,7 @@
-"""Parquet and Arrow files, by pyarrow: columns are read and written by their names, in their declared types."""
+"""Parquet and Arrow files, by pyarrow: columns are read and written by their names, in their declared types.
+
+`opened_tables` has tables that stay in their file.
+"""
 
 from __future__ import annotations
 
@@ -45,27 +48,36 @@ def read_columns(table: Any, name: str, columns: Sequence[Column], span: Span) -
     return {c.path: read_column(table.column(c.name).combine_chunks(), name, c, span) for c in columns}
 
 
-def read_column(array: Any, name: str, column: Column, span: Span) -> Stored:
-    """The values of a column, which must have its declared type. Errors: DL0703, DL0704."""
+def read_column(array: Any, name: str, column: Column, span: Span, first: int = 0) -> Stored:
+    """The values of a column from row `first` on, which must have its declared type. Errors: DL0703, DL0704."""
     arrow: Any = import_optional("pyarrow", span)
     if array.null_count and not column.may_miss:
-        row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False))) + 1
+        row = first + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False))) + 1
         message = f"{name}: row {row}: column `{column.name}`: there is no value"
         way = f'if values of this column may be missing, write `missing = "{column.path}"`'
         raise make_error("DL0703", message, (span, "read here"), (column.span, "declared here"), help=way)
-    kind = array.type.value_type if arrow.types.is_dictionary(array.type) else array.type
+    check_column_type(arrow, array.type, name, column, span)
     if not isinstance(column.type, Tensor):
-        if not is_text(arrow, kind):
-            raise column_type_error(array, name, column, span)
         # Each distinct text becomes a Python object once.
         coded = array if arrow.types.is_dictionary(array.type) else array.dictionary_encode()
         texts: list[str] = [*coded.dictionary.to_pylist(), ""]
         return CodedTexts(texts, coded.indices.fill_null(len(texts) - 1).to_numpy())
-    if arrow.types.is_date32(kind) and column.type.dtype in DATE_DTYPES:
-        array, kind = array.cast(arrow.int32()), None
-    elif column.is_date or kind != arrow_type(arrow, column):
-        raise column_type_error(array, name, column, span)
+    if arrow.types.is_date32(array.type):
+        array = array.cast(arrow.int32())
     return array.to_numpy(zero_copy_only=False).astype(numpy_dtype(column.type.dtype))
+
+
+def check_column_type(arrow: Any, stored: Any, name: str, column: Column, span: Span) -> None:
+    """Errors: DL0704 if a column is declared with another type than it has in the file."""
+    kind = stored.value_type if arrow.types.is_dictionary(stored) else stored
+    if not isinstance(column.type, Tensor):
+        fits = is_text(arrow, kind)
+    elif arrow.types.is_date32(kind):
+        fits = column.type.dtype in DATE_DTYPES
+    else:
+        fits = not column.is_date and kind == arrow_type(arrow, column)
+    if not fits:
+        raise column_type_error(stored, name, column, span)
 
 
 def is_text(arrow: Any, kind: Any) -> bool:
@@ -80,8 +92,8 @@ def arrow_type(arrow: Any, column: Column) -> Any:
     return None if dtype is BF16 else arrow.from_numpy_dtype(numpy_dtype(dtype))
 
 
-def column_type_error(array: Any, name: str, column: Column, span: Span) -> DifflangError:
-    message = f"`{name}` contains {array.type} for `{column.name}`, not {show_type(column.type)}"
+def column_type_error(stored: Any, name: str, column: Column, span: Span) -> DifflangError:
+    message = f"`{name}` contains {stored} for `{column.name}`, not {show_type(column.type)}"
     way = "declare the type that the file contains, and convert afterwards"
     return make_error(
         "DL0704", message, (span, "read here"), (column.span, f"declared {show_type(column.type)}"), help=way

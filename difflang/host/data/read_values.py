@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +21,8 @@ from difflang.host.data.csv_columns import read_csv_columns
 from difflang.host.data.csv_tables import read_csv
 from difflang.host.data.mapped_files import map_array
 from difflang.host.data.numpy_files import ArrayInFile
+from difflang.host.data.opened_tables import open_columns
+from difflang.host.data.read_errors import report_read_errors
 from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
 from difflang.host.data.table_columns import TABLE_OPTIONS, Column, declared_columns, is_table
 from difflang.host.optional_packages import require_package
@@ -48,15 +45,9 @@ from difflang.types.type_errors import make_error, undetermined_generic_error
 
 Records = Callable[[str], tree.Record | tree.Enum | None]
 
-# What NumPy and its dependencies raise for damaged bytes; RuntimeError for encrypted or too deeply nested content.
-BROKEN = (
-    OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, RuntimeError,
-    SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
-)  # fmt: skip
-
-
 ARRAY_READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
-READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "read_parquet", "read_arrow", "open_npy")
+OPEN_BUILTINS = ("open_npy", "open_parquet", "open_arrow")  # the values stay in their files
+READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "read_parquet", "read_arrow", *OPEN_BUILTINS)
 TABLE_READERS = {"csv": read_csv_columns, "parquet": read_parquet_columns, "arrow": read_arrow_columns}
 # The packages that formats need.
 PACKAGES = {"safetensors": "safetensors", "parquet": "pyarrow", "arrow": "pyarrow"}
@@ -123,10 +114,11 @@ def make_reader(format: str | None) -> Callable[[RunningProgram, BuiltinCall], H
         type = host.type_of(given.expected_type)
         name, member = given.text(0) or "", given.text(1)
         path = host.access.resolve(name, given.span)
-        with report_read_errors(name, given):
+        with report_read_errors(name, given.span):
             holds = read_contents(path, name, format or file_format(name, given), type, given)
             found = ValueReader(given, name, type).value(host, holds, member)
-            whole = partial(map_array, path=path) if given.function.name == "open_npy" else ArrayInFile.read
+            opened = given.function.name in OPEN_BUILTINS
+            whole = partial(map_array, path=path, span=given.span) if opened else ArrayInFile.read
             return read_leaves(host, found, given.expected_type.annotation, whole)
 
     return read
@@ -151,7 +143,10 @@ def read_contents(path: Path, name: str, format: str, type: LangType, given: Bui
     """The contents of a file. Errors: DL0703, DL0704, DL0709, and those that `report_read_errors` converts."""
     if format in TABLE_READERS and (isinstance(type, RecordType) or format != "csv"):
         assert given.expected_type is not None
-        columns = check_table(given, type, given.expected_type.annotation.span)
+        declared = given.expected_type.annotation.span
+        columns = check_table(given, type, declared)
+        if given.function.name in OPEN_BUILTINS:
+            return open_columns(format, path, name, columns, given.span, declared)
         return TABLE_READERS[format](path, name, columns, given.span)
     if format == "csv":
         if not isinstance(type, Tensor):
@@ -160,18 +155,6 @@ def read_contents(path: Path, name: str, format: str, type: LangType, given: Bui
     return (
         json_values.read_json(path.read_bytes(), type) if format == "json" else FORMAT_READERS[format](path, given.span)
     )
-
-
-@contextmanager
-def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, None]:
-    """Convert errors of the file libraries to diagnostics. Errors: DL0701, DL0704."""
-    try:
-        yield
-    except json_values.JsonTypeMismatch as error:
-        raise make_error("DL0704", f"`{name}`: {error}", (given.span, "read here")) from None
-    except BROKEN as error:
-        why = str(error).splitlines()[0] if str(error) else "it is damaged"
-        raise make_error("DL0701", f"cannot read `{name}`: {why}", (given.span, "")) from None
 
 
 def read_leaves(

@@ -18,6 +18,7 @@ from difflang.base.source import Span
 from difflang.base.text_numbers import numbered_text, text_numbers
 from difflang.host.data.array_files import UNNAMED, CodedTexts, StoredArrays
 from difflang.host.data.numpy_files import ArrayInFile
+from difflang.host.data.stored_columns import ColumnInFile
 from difflang.host.values import HostValue
 from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Poly
@@ -82,6 +83,19 @@ def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf
             yield path, type
         case _:
             raise UnstorableValue(path, type)
+
+
+def with_axes(leaf: Tensor | TextType | SumType, shape: tuple[int, ...]) -> LangType:
+    """The type of an array with this shape, of numbers, texts or variants."""
+    match leaf:
+        case SumType():
+            return SumType(leaf.options, Tensor(leaf.tag.dtype, shape))
+        case TextType(number=Tensor(dtype=dtype)):
+            return TextType(number=Tensor(dtype, shape))
+        case TextType():
+            return leaf
+        case Tensor(dtype=dtype):
+            return Tensor(dtype, shape)
 
 
 def is_plain_enum(type: LangType) -> bool:
@@ -155,26 +169,30 @@ class StateDictLoader(Struct, eq=False):
         type = self.select_variants(type, "")
         leaf_types = list(leaf_paths(type))
         self.check_keys([path for path, _ in leaf_types])
-        leaves: list[np.ndarray | ArrayInFile] = []
+        leaves: list[Any] = []
         types: list[LangType] = []
         for path, leaf in leaf_types:
             found = self.entries[path]
-            if isinstance(leaf, SumType):
-                leaves.append(self.tags_of_names(path, leaf, found))
-                types.append(SumType(leaf.options, Tensor(leaf.tag.dtype, leaves[-1].shape)))
-                continue
-            if isinstance(leaf, TextType) and leaf.number is not None and leaf.number.shape:
-                leaves.append(self.numbers_of_texts(path, leaf, found))
-                types.append(TextType(number=Tensor(leaf.number.dtype, leaves[-1].shape)))
-                continue
-            if isinstance(leaf, TextType) or isinstance(found, str):
+            is_array = array_axes(leaf) if isinstance(leaf, TextType) else not isinstance(found, str)
+            if not is_array and not isinstance(leaf, SumType):
                 types.append(self.text(path, leaf, found))
                 continue
-            tensor = KEY_DATA if isinstance(leaf, KeyType) else leaf
-            self.check_array(path, tensor, found)
-            leaves.append(found)
-            types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
+            leaves.append(self.array(path, leaf))
+            types.append(leaf if isinstance(leaf, KeyType) else with_axes(leaf, leaves[-1].shape))
         return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
+
+    def array(self, path: str, leaf: StoredLeaf) -> Any:
+        """An array of the file; of texts their numbers, of variants their tags."""
+        found = self.entries[path]
+        if isinstance(found, ColumnInFile):  # its type has been checked
+            self.check_shape(path, leaf, found)
+            return found
+        if isinstance(leaf, SumType):
+            return self.tags_of_names(path, leaf, found)
+        if isinstance(leaf, TextType):
+            return self.numbers_of_texts(path, leaf, found)
+        self.check_array(path, KEY_DATA if isinstance(leaf, KeyType) else leaf, found)
+        return found
 
     def select_variants(self, type: LangType, path: str) -> LangType:
         """The type with each enum narrowed to the variant that the file names. Errors: DL0704, DL0706."""
@@ -266,7 +284,7 @@ class StateDictLoader(Struct, eq=False):
             raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
         self.check_shape(path, declared, found)
 
-    def check_shape(self, path: str, declared: StoredLeaf, found: np.ndarray | ArrayInFile | CodedTexts) -> None:
+    def check_shape(self, path: str, declared: StoredLeaf, found: Any) -> None:
         shape = array_axes(declared)
         if len(found.shape) != len(shape):
             raise self.mismatch_error("DL0705", path, array_type_text(found), show_type(declared))

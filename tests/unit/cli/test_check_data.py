@@ -101,6 +101,24 @@ def test_what_a_call_decides_is_as_the_file_has_it(tmp_path: Path) -> None:
         assert fits(program, arrays, ":f").exit_code == code
 
 
+def test_files_that_stay_where_they_are_are_held_against_it_too(tmp_path: Path) -> None:
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    program, table, array = (tmp_path / name for name in ("p.dfl", "t.parquet", "x.npy"))
+    parquet.write_table(arrow.table({"name": ["a", "b"], "x": [1.0, 2.0]}), table)
+    np.save(array, np.ones((2, 3), F32))
+    for fields, size, said in [
+        ("name: str, x: f64", 3, ""), ("name: f64, x: f64", 3, "contains string for `name`"),
+        ("y: f64", 3, "has no column `y`"), ("x: f64", 4, "f32[2, 3], not f32[n, 4]"),
+    ]:  # fmt: skip
+        program.write_text(
+            f'record R {{ {fields} }}\nlet t: R[n] = open_parquet("t.parquet")\n'
+            f'let x: f32[n, {size}] = open_npy("x.npy")\nprint(n, t, x)\n'
+        )
+        result = check(program, "--data", table, "--data", array)
+        assert result.exit_code == bool(said) and said in result.stderr, result.stderr
+
+
 def test_without_a_read_or_an_entry_every_function_is_tried(file: Path) -> None:
     assert fits(file, {"images": np.ones((8, 3), F32)}, name="other.npz").exit_code == 1
     result = fits(file, {"pictures": np.ones(3)}, name="other.npz")

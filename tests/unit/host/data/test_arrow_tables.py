@@ -141,3 +141,103 @@ print(t)
     assert ran(tmp_path, program) == ["R(g = [b, a], x = [1.0, 2.0])"]
     text = report(tmp_path, 'enum Less { b }\nrecord S { g: Less }\nlet t: S[n] = read_parquet("e.parquet")')
     assert 'contains "a" for `g`, not a variant of Less: b' in text
+
+
+MANY = """record Many { group: str, kind: Kind, x: f64, day: i32, at: Point }
+enum Kind { Old, New }
+record Point { u: f64 }
+"""
+NAMED = 'header = ("group", "kind", "x", "day", "at.u"), dates = "day", missing = ("group", "x")'
+
+
+def many(folder: Path, format: str, rows: int = 20) -> None:
+    """A file with blocks of 7 rows."""
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "at.u": arrow.array([i / 2 for i in range(rows)], arrow.float64()),
+        "group": arrow.array([None if i == 9 else f"g{i % 3}" for i in range(rows)], arrow.string()),
+        "kind": arrow.array([("Old", "New")[i % 2] for i in range(rows)], arrow.string()),
+        "x": arrow.array([None if i == 8 else float(i) for i in range(rows)], arrow.float64()),
+        "day": arrow.array(range(rows), arrow.int32()).cast(arrow.date32()),
+    }
+    table = arrow.table(columns)
+    if format == "parquet":
+        parquet.write_table(table, folder / "m.parquet", row_group_size=7)
+    else:
+        with arrow.ipc.new_file(folder / "m.arrow", table.schema) as writer:
+            writer.write_table(table, max_chunksize=7)
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+@pytest.mark.parametrize("rows", [20, 0])
+def test_a_table_that_stays_in_its_file_holds_what_one_that_is_read_does(
+    tmp_path: Path, format: str, rows: int
+) -> None:
+    many(tmp_path, format, rows)
+    program = f"""{MANY}
+let t: Many[n] = OPEN_{format}("m.{format}", {NAMED})
+fn late(t: Many[m]) -> f64 = sum(f64(t.day))
+let (u, name) = (t.at.u, "m")
+print(n, late(t), sum(u), t, name)
+for (i, row) in enumerate(t) {{ if i % 6 == 0 {{ print(row.group, row.x, row.kind) }} }}
+for (group, x) in batches((t.group, t.x), 8) {{ print(group, x) }}
+for b in batches(t, 6) {{ print(b.kind, b.at, codes(b.group, ["", "g0", "g1", "g2"])) }}
+let (code, names) = codes(t.group)
+print(code, names)
+"""
+    opened, read = (ran(tmp_path, program.replace("OPEN", name)) for name in ("open", "read"))
+    assert opened == read and len(opened) == 2 + (11 if rows else 0)
+
+
+@needs_pyarrow
+def test_a_shuffled_table(tmp_path: Path) -> None:
+    many(tmp_path, "parquet")
+    program = f"""{MANY}
+let t: Many[n] = open_parquet("m.parquet", {NAMED})
+let days = for b in batches(t, 4, shuffle = true) {{ yield b.day }}
+print(days)
+print(sort(reshape(days, [-1])))
+"""
+    days, ordered = ran(tmp_path, program)
+    assert days != ordered and ordered == str(list(range(20)))
+
+
+@needs_pyarrow
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ('record R { y: f64 }\nlet t: R[n] = open_parquet("m.parquet")', "`m.parquet` has no column `y`"),
+        ('record R { group: f64 }\nlet t: R[n] = open_parquet("m.parquet")', "contains string for `group`, not f64"),
+        ('record R { x: f32 }\nlet t: R[n] = open_parquet("m.parquet")', "contains double for `x`, not f32"),
+        ('record R { x: f64 }\nlet t: R[19] = open_parquet("m.parquet")', "DL0705"),
+        ('record R { x: f64 }\nlet t: R = open_parquet("m.parquet")', "declare `R[n]`"),
+        (
+            'record R { x: f64 }\nlet t: R[n] = open_parquet("m.parquet")\nfor b in batches(t, 5) { print(sum(b.x)) }',
+            "m.parquet: row 9: column `x`: there is no value",
+        ),
+        (
+            'enum K { Old }\nrecord R { kind: K }\nlet t: R[n] = open_parquet("m.parquet")\nprint(t.kind[0])',
+            'contains "New" for `kind`, not a variant of K: Old',
+        ),
+    ],
+)
+def test_what_an_opened_table_does_not_hold(tmp_path: Path, program: str, said: str) -> None:
+    many(tmp_path, "parquet")
+    assert said in report(tmp_path, program)
+
+
+@needs_pyarrow
+def test_a_table_that_is_damaged_while_it_is_read(tmp_path: Path) -> None:
+    many(tmp_path, "parquet", 100)
+    program = (
+        'record R { x: f64 }\nlet t: R[n] = open_parquet("m.parquet", missing = "x")\nprint("now")\nprint(sum(t.x))'
+    )
+
+    def said(_: str) -> None:
+        (tmp_path / "m.parquet").write_bytes(b"PAR1")
+
+    with pytest.raises(DifflangError, match="cannot read `m") as raised:
+        run_program(check_program(Source("t.dfl", program)), Engine("interpret"), FileAccess(tmp_path), 0, said)
+    assert raised.value.diagnostics[0].code == "DL0701"

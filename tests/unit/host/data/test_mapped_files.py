@@ -65,7 +65,7 @@ def test_a_statement_that_uses_a_file_that_has_shrunk_is_an_error(folder: Path, 
     with pytest.raises(DifflangError, match="has shrunk") as caught:
         run_program(check_program(Source("t.dfl", program)), Engine("xla"), FileAccess(folder), 0, said)
     (found,) = caught.value.diagnostics
-    assert found.code == "DL0701" and all(label.span.position[0] == 3 for label in found.labels)
+    assert found.code == "DL0701" and [label.span.position[0] for label in found.labels] == [3, 1]
 
 
 def test_a_name_or_a_part_of_a_value_stays_in_the_file(folder: Path) -> None:
