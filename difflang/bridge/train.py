@@ -8,7 +8,7 @@ stop, and the loop ends with an error that names the cause.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from errno import EIO, ENOENT
@@ -35,6 +35,7 @@ from difflang.runtime.joined_processes import current_group, lost_process_error
 from difflang.types.type_errors import make_error
 
 Loss = Callable[..., Any]
+Batch = tuple[Any, ...]  # the arguments of the loss after the parameters
 Batches = Iterable[Any] | Callable[[int], Any]
 FLOAT_KINDS, REAL_KINDS = ("float",), ("float", "int", "uint", "bool")
 
@@ -106,11 +107,12 @@ def matching_precision(params: Any) -> Any:
     return jax.enable_x64(True) if wide else nullcontext()
 
 
-def step_key(state: TrainState) -> dict[str, Any]:
-    """The random key of a step, as a keyword argument."""
+def step_key(state: TrainState, part: Any = None) -> dict[str, Any]:
+    """The random key of a step, or of a part of one, as a keyword argument."""
     if state.key is None:
         return {}
-    return {"key": jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)}
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
+    return {"key": key if part is None else jax.random.fold_in(key, part)}
 
 
 def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., TrainState]:
@@ -118,16 +120,42 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
 
     Errors: ArgumentError if the loss is not one real number.
     """
+    run_step = step_of_parts(loss, optimizer)
+    return lambda state, *batch: run_step(state, (batch,))
+
+
+def step_of_parts(
+    loss: Loss, optimizer: optax.GradientTransformation
+) -> Callable[[TrainState, Sequence[Batch]], TrainState]:
+    """A compiled function from a state and the parts of a batch to the next state, as for the batch as a whole.
+
+    The gradients of several parts are computed one after the other and added, each by its share of the rows.
+    """
     optimize = optax.with_extra_args_support(optimizer)
 
-    def update_state(state: TrainState, *batch: Any) -> TrainState:
+    def part_loss(state: TrainState, fixed: Any, batch: Batch, number: Any) -> Callable[[Any], Any]:
+        more = step_key(state, number)
+        return lambda moving: require_real_number(
+            "the loss", loss(join_params(moving, fixed), *batch, **more), FLOAT_KINDS
+        )
+
+    def part_gradient(state: TrainState, batch: Batch, number: Any, share: Any, before: Any) -> Any:
         moving, fixed = split_differentiable(state.params)
-        more = step_key(state)
+        found = jax.value_and_grad(part_loss(state, fixed, batch, number))(moving)
+        found = jax.tree_util.tree_map(lambda x: share * x, found)
+        return found if before is None else jax.tree_util.tree_map(jax.numpy.add, before, found)
+
+    def update_state(state: TrainState, parts: Sequence[Batch], shares: Sequence[Any], found: Any) -> TrainState:
+        moving, fixed = split_differentiable(state.params)
 
         def loss_value(moving: Any) -> Any:
-            return require_real_number("the loss", loss(join_params(moving, fixed), *batch, **more), FLOAT_KINDS)
+            if found is None:
+                return part_loss(state, fixed, parts[0], None)(moving)
+            losses = [part_loss(state, fixed, part, number) for number, part in enumerate(parts)]
+            first, *rest = [share * part(moving) for share, part in zip(shares, losses, strict=True)]
+            return sum(rest, first)
 
-        value, slope = jax.value_and_grad(loss_value)(moving)
+        value, slope = jax.value_and_grad(loss_value)(moving) if found is None else found
         # JAX's complex gradient is the conjugate of the direction of steepest ascent.
         slope = jax.tree_util.tree_map(jax.numpy.conj, slope)
         bad = [~jax.numpy.isfinite(value), *[~jax.numpy.isfinite(g).all() for g in jax.tree_util.tree_leaves(slope)]]
@@ -140,13 +168,22 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
             join_params(kept[0], fixed), kept[1], state.step + 1, state.key, value.astype(state.loss.dtype), bad
         )
 
-    compiled = jax.jit(update_state)
+    update, gradient = jax.jit(update_state), jax.jit(part_gradient, donate_argnums=4)
 
-    def run_step(state: TrainState, *batch: Any) -> TrainState:
+    def run_step(state: TrainState, parts: Sequence[Batch]) -> TrainState:
         with classify_errors(), matching_precision(state.params):
-            return compiled(state, *batch)
+            shares, found = row_shares(parts), None
+            for number, (batch, share) in enumerate(zip(parts, shares, strict=True)) if len(parts) > 1 else ():
+                found = gradient(state, batch, number, share, found)
+            return update(state, parts, shares, found)
 
     return run_step
+
+
+def row_shares(parts: Sequence[Batch]) -> tuple[float, ...]:
+    """The share of each part in the rows of all; rows are counted by the first array of a part that has some."""
+    rows = [next((x.shape[0] for x in jax.tree_util.tree_leaves(part) if np.ndim(x)), 1) for part in parts]
+    return tuple([n / max(sum(rows), 1) for n in rows])
 
 
 def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KINDS) -> Any:
@@ -172,13 +209,17 @@ def fit(
     key: Any = None,
     metrics: Mapping[str, Loss] | None = None,
     every: int = 100,
+    accumulate: int = 1,
     report: Callable[[dict[str, float]], object] | None = None,
     checkpoint: str | Path | Checkpoints | None = None,
 ) -> FitResult:
     """Train for a number of steps, or until the batches end.
 
     `batches` yields tuples of the loss's arguments after the parameters, or is a function from a step number to such a
-    tuple. Every `every` steps and at the end, a row is recorded with step, loss and the `metrics` of the batch, and
+    tuple. With `accumulate=k` a step takes k batches, of which memory holds one at a time, and is the step of all their
+    rows as one batch, if the loss is a mean over rows, the first axis of a batch's first array; the last step takes
+    what is left. `steps` counts steps, and a function of batches is then called with the number of a batch. Every
+    `every` steps and at the end, a row is recorded with step, loss and the `metrics` of the batch, and
     passed to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it
     had not been interrupted, its arrays split over devices as those of `params` are. The checkpoint is a `.npz` or
     `.safetensors` file, or a folder in which orbax keeps the last three; see `orbax`. In several processes all must
@@ -190,9 +231,8 @@ def fit(
     checkpoint of another training; LimitError if another process is gone.
     """
     with classify_errors(), lost_process_error("start all again: with a `checkpoint` the training goes on from there"):
-        check_kind(every, int, "`every`", "pass 1 or more")
-        if every < 1:
-            raise make_error("DL1207", f"`every` is {every}, but it must be at least 1", help="pass 1 or more")
+        check_positive("every", every)
+        check_positive("accumulate", accumulate)
         if steps is None and callable(batches):
             way = "pass `steps`, or batches that end"
             raise make_error("DL1207", "the number of steps is not known", help=way)
@@ -203,8 +243,15 @@ def fit(
         with open_checkpoint(checkpoint) as kept:
             if kept is not None and kept.steps:
                 state = pytrees.place_like(kept.load(state), state)
-            loop = TrainingLoop(loss, step(loss, optimizer), dict(metrics or {}), every, report, kept)
-            return loop.run(state, batches, steps)
+            loop = TrainingLoop(loss, step_of_parts(loss, optimizer), dict(metrics or {}), every, report, kept)
+            return loop.run(state, batches, steps, accumulate)
+
+
+def check_positive(name: str, value: object) -> None:
+    """Errors: DL1207 for what is no number of at least 1."""
+    check_kind(value, int, f"`{name}`", "pass 1 or more")
+    if cast("int", value) < 1:
+        raise make_error("DL1207", f"`{name}` is {value}, but it must be at least 1", help="pass 1 or more")
 
 
 def check_kind(value: object, kind: type, what: str, way: str) -> None:
@@ -258,48 +305,55 @@ class TrainingLoop:
     """One run of `fit`. A step is examined while the next one runs, so that the device never waits."""
 
     loss: Loss
-    advance: Callable[..., TrainState]
+    advance: Callable[[TrainState, Sequence[Batch]], TrainState]
     metrics: dict[str, Loss]
     every: int
     report: Callable[[dict[str, float]], object] | None
     checkpoint: CheckpointFile | Checkpoints | None
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
-    def run(self, state: TrainState, batches: Batches, steps: int | None) -> FitResult:
+    def run(self, state: TrainState, batches: Batches, steps: int | None, accumulate: int) -> FitResult:
         first = int(state.step)
-        before: tuple[TrainState, tuple[Any, ...]] | None = None
-        for batch in with_progress(iterate_batches(batches, first, steps), (steps or first) - first):
-            after = self.advance(state, *batch)
+        before: tuple[TrainState, Sequence[Batch]] | None = None
+        taken = grouped(
+            iterate_batches(batches, first * accumulate, None if steps is None else steps * accumulate), accumulate
+        )
+        for parts in with_progress(taken, (steps or first) - first):
+            after = self.advance(state, parts)
             if before is not None:
                 self.record_step(state, *before)
-            before, state = (state, batch), after
+            before, state = (state, parts), after
         if before is not None:
             self.record_step(state, *before, last=True)
         elif not first and steps != 0:
             raise make_error("DL1207", "there are no batches", help="an iterator is empty after one pass")
         return FitResult(state.params, state, self.history)
 
-    def record_step(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
+    def record_step(self, state: TrainState, before: TrainState, parts: Sequence[Batch], *, last: bool = False) -> None:
         """Examine and record the result of a step."""
         if any(map(bool, state.bad)):
-            raise self.stopped(before, state, batch)
+            raise self.stopped(before, state, parts)
         if last or int(state.step) % self.every == 0:
             row = {"step": int(state.step), "loss": float(state.loss)}
             with matching_precision(state.params):
-                row |= {
-                    n: float(require_real_number(f"`{n}`", f(state.params, *batch))) for n, f in self.metrics.items()
-                }
+                row |= {name: self.metric(name, state.params, parts) for name in self.metrics}
             self.history.append(row)
             if self.report is not None:
                 self.report(row)
             if self.checkpoint is not None:
                 self.checkpoint.save(int(state.step), state)
 
-    def stopped(self, before: TrainState, after: TrainState, batch: tuple[Any, ...]) -> DifflangError:
+    def metric(self, name: str, params: Any, parts: Sequence[Batch]) -> float:
+        """A metric of a batch; of several parts the mean of theirs, each by its share of the rows."""
+        found = [float(require_real_number(f"`{name}`", self.metrics[name](params, *batch))) for batch in parts]
+        return sum([share * x for share, x in zip(row_shares(parts), found, strict=True)])
+
+    def stopped(self, before: TrainState, after: TrainState, parts: Sequence[Batch]) -> DifflangError:
         """The error for a state that training cannot continue from: the failed check, or what is not finite."""
         try:
             with matching_precision(before.params):
-                self.loss(before.params, *batch, **step_key(before))
+                for number, batch in enumerate(parts):
+                    self.loss(before.params, *batch, **step_key(before, number if len(parts) > 1 else None))
         except DifflangError as error:
             return error
         names = [name for name, _ in named_leaves(split_differentiable(before.params)[0])]
@@ -310,12 +364,18 @@ class TrainingLoop:
         return DifflangError(Diagnostic("DL0908", f"{what} in step {int(after.step)}", (), (way,)))
 
 
-def iterate_batches(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any, ...]]:
-    """The batches from a step on; an iterator is read only as far as needed."""
+def grouped(batches: Iterator[Batch], size: int) -> Iterator[tuple[Batch, ...]]:
+    """So many batches at a time; the last group has what is left."""
+    while group := tuple(islice(batches, size)):
+        yield group
+
+
+def iterate_batches(batches: Batches, first: int, stop: int | None) -> Iterator[Batch]:
+    """The batches from a number on; an iterator is read only as far as needed."""
     if callable(batches):
-        found: Iterator[Any] = (batches(k) for k in range(first, steps or 0))
+        found: Iterator[Any] = (batches(k) for k in range(first, stop or 0))
     else:
-        found = islice(iter(batches), first, None if steps is None else max(steps, first))
+        found = islice(iter(batches), first, None if stop is None else max(stop, first))
     return (cast("tuple[Any, ...]", b) if isinstance(b, tuple) else (b,) for b in found)
 
 

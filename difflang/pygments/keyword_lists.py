@@ -25,19 +25,19 @@ TYPES = split_words("""
     D dim float history key num ord str vec
 """)
 FUNCTIONS = split_words("""
-    abs acos acosh all angle any arg argmax argmin argsort asin asinh atan atan2 atanh avg_pool1d avg_pool2d
-    avg_pool3d batches bit_and bit_not bit_or bit_xor cbrt ceil cholesky clamp clock codes complex concat conj
-    conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose cos cosh cumprod cumsum det diag
-    digamma discrete dot eigh enumerate erf erfc erfinv exp exp2 expm expm1 eye fft fill floor fold_in gamma
-    gather gelu histogram hypot ifft imag image inv iota irfft isfinite isinf isnan key lgamma linspace load
-    log log10 log1p log2 log_softmax logaddexp logsumexp lu map max max_pool1d max_pool2d max_pool3d mean min
-    norm normal normal_like ones ones_like open_arrow open_npy open_parquet outer pad permutation plot
-    popcount print prod progress qr read_arrow read_csv read_json read_npy read_npz read_parquet
-    read_safetensors real reduce relu repeat reshape reshard reverse rfft roll round save scan scatter
-    shift_left shift_right sigmoid sign sin sinc sinh slogdet softmax softplus solve solve_triangular sort
-    split sqrt stack std stop sum sum_pool1d sum_pool2d sum_pool3d svd tan tanh tile top_k trace transpose
-    tril triu trunc uniform uniform_like variance where write_arrow write_csv write_json write_npy write_npz
-    write_parquet write_safetensors xlogy zero zeros zeros_like zip
+    abs acos acosh all angle any arg argmax argmin argsort as_tangent asin asinh atan atan2 atanh avg_pool1d
+    avg_pool2d avg_pool3d batches bit_and bit_not bit_or bit_xor cbrt ceil cholesky clamp clock codes complex
+    concat conj conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose cos cosh cumprod
+    cumsum det diag digamma discrete dot eigh enumerate erf erfc erfinv exp exp2 expm expm1 eye fft fill floor
+    fold_in gamma gather gelu histogram hypot ifft imag image inv iota irfft isfinite isinf isnan key lgamma
+    linspace load log log10 log1p log2 log_softmax logaddexp logsumexp lu map max max_pool1d max_pool2d
+    max_pool3d mean min norm normal normal_like ones ones_like open_arrow open_npy open_parquet outer pad
+    permutation plot popcount print prod progress qr read_arrow read_csv read_json read_npy read_npz
+    read_parquet read_safetensors real reduce relu repeat reshape reshard reverse rfft roll round save scan
+    scatter shift_left shift_right sigmoid sign sin sinc sinh slogdet softmax softplus solve solve_triangular
+    sort split sqrt stack std stop sum sum_pool1d sum_pool2d sum_pool3d svd tan tanh tile top_k trace
+    transpose tril triu trunc uniform uniform_like variance where write_arrow write_csv write_json write_npy
+    write_npz write_parquet write_safetensors xlogy zero zeros zeros_like zip
 """)
 TRANSFORMS = split_words("""
     deriv grad hessian hvp jacfwd jacobian jacrev jet jvp linearize value_and_grad vjp vmap

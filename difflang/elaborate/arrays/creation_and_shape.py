@@ -31,6 +31,7 @@ from difflang.elaborate.terms import (
     Tuple,
     VariantTerm,
     child_terms,
+    leaves,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk, run_walk
@@ -115,11 +116,25 @@ def constant_maker(cx: ElabContext, value: float, span: Span) -> Callable[[Tenso
     return lambda type: cx.emit("const", span, value=value, type=type)
 
 
-def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], Value], span: Span) -> Term:
-    """A tangent of a value, each array of it built by `make_leaf`. Errors: DL0401 for a value without a tangent."""
+@builtin("as_tangent", takes="x")
+def as_tangent(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    """The numbers of a value as a tangent of it."""
+    term = BuiltinArgs(cx, args, name).term("x")
+    require_tangent(cx, term, args.span)
+    pairs = zip(leaves(term), leaf_types(type_of(term)), strict=True)
+    return tangent_term(term, iter([value for value, t in pairs if prune_dtype(t.dtype).differentiable]))
+
+
+def require_tangent(cx: ElabContext, term: Term, span: Span) -> None:
+    """Errors: DL0401 for a value without a tangent."""
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
+
+
+def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], Value], span: Span) -> Term:
+    """A tangent of a value, each array of it built by `make_leaf`. Errors: DL0401 for a value without a tangent."""
+    require_tangent(cx, term, span)
     types = [t for t in leaf_types(type_of(term)) if prune_dtype(t.dtype).differentiable]
     return tangent_term(term, iter([make_leaf(t) for t in types]))
 

@@ -280,3 +280,53 @@ def test_a_process_that_is_gone_is_said_so(m: Any) -> None:
         train.fit(m.bowl, wide(m), lambda k: batches(k) if k else (np.float64(0.5),), optax.sgd(0.1), steps=3)
     with pytest.raises(RuntimeError, match="Glue"):
         train.fit(m.bowl, wide(m), batches, optax.sgd(0.1), steps=3)
+
+
+def cut(sizes: tuple[int, ...]) -> list[tuple[Array, Array]]:
+    """Batches of so many of the rows."""
+    ends = np.cumsum(sizes)
+    return [tuple(a[end - n : end] for a in BATCH) for n, end in zip(sizes, ends, strict=True)]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("optimizer", [optax.adamw(0.1, weight_decay=0.1), optax.lbfgs()], ids=["adamw", "lbfgs"])
+@pytest.mark.parametrize("sizes", [(4, 4), (3, 3, 2), (8,)])
+def test_accumulated_gradients_are_those_of_the_whole_batch(m: Any, optimizer: Any, sizes: tuple[int, ...]) -> None:
+    """Also for parts of several sizes, and for an optimizer that calls the loss."""
+    whole = train.fit(m.loss, net(m), [BATCH] * 3, optimizer, every=1, metrics={"again": m.loss})
+    parts = train.fit(
+        m.loss, net(m), cut(sizes) * 3, optimizer, accumulate=len(sizes), every=1, metrics={"again": m.loss}
+    )
+    for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(parts.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6) if not isinstance(a, str) else None
+    assert int(parts.state.step) == 3 and len(parts.history) == 3
+    for one, other in zip(whole.history, parts.history, strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_the_last_step_takes_what_is_left_and_a_checkpoint_counts_steps(m: Any, tmp_path: Path) -> None:
+    batches = cut((2, 2, 2, 2)) * 2
+
+    def fit(steps: int | None, **more: Any) -> train.FitResult:
+        return train.fit(m.loss, net(m), batches, optax.sgd(0.1), steps=steps, accumulate=3, **more)
+
+    once = fit(None)
+    assert int(once.state.step) == 3
+    fit(1, checkpoint=tmp_path / "s.npz")
+    again = fit(None, checkpoint=tmp_path / "s.npz")
+    assert int(again.state.step) == 3 and np.array_equal(once.params.first.w, again.params.first.w)
+    taken: list[int] = []
+    train.fit(m.loss, net(m), lambda k: (taken.append(k), BATCH)[1], optax.sgd(0.1), steps=2, accumulate=2)
+    assert taken == [0, 1, 2, 3]
+
+
+def test_each_part_of_a_step_draws_its_own_numbers(m: Any) -> None:
+    def loss(p: Any, key: Any) -> Any:
+        return m.noisy(p, key=key)
+
+    two, one = (train.fit(loss, wide(m), [()] * n, optax.sgd(0.1), key=0, accumulate=n) for n in (2, 1))
+    assert not np.array_equal(two.params.a, one.params.a)
+
+
+def test_a_number_of_parts_is_positive(m: Any) -> None:
+    with pytest.raises(difflang.ArgumentError, match="`accumulate` is 0, but it must be at least 1"):
+        train.fit(m.loss, net(m), [BATCH], optax.sgd(0.1), accumulate=0)
