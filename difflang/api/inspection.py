@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -31,12 +32,13 @@ from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
 from difflang.tools.cost import CostReport as Expenses
 from difflang.tools.cost import program_cost
-from difflang.tools.export.export_function import DEFAULT_PLATFORMS, export_error, save_artifact
+from difflang.tools.export.export_function import export_error, save_artifact, symbolic_sizes
 from difflang.tools.memory_report import MemoryReport as Memory
 from difflang.tools.memory_report import graph_memory, number_checks
 from difflang.types.function_code import FnCode
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
+from difflang.types.type_resolver import TypeBinding
 
 if TYPE_CHECKING:
     from difflang.graph.computational_graph import Graph
@@ -71,7 +73,25 @@ class InspectMixin(TransformMixin):
         typed = self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True)
         return typed.arguments, [sharding_of(given.leaves[i]) if isinstance(i, int) else None for i in typed.order]
 
-    def _declared_arguments(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
+    def _symbolic_specs(
+        self, sizes: tuple[str, ...], specs: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[CallArgument, ...]:
+        """The arguments with symbolic sizes. Errors: DL1207 for other specs, DL1210, DL1240 for a mapped function."""
+        if specs or named:
+            way = f'write `f.bind(…).export(path, symbolic="{sizes[0]}")`'
+            raise make_error("DL1207", "beside symbolic sizes, only bound sizes describe arguments", help=way)
+        base = innermost_function(self.function_type).code
+        found = None
+        if isinstance(base, FnCode):
+            found = self._declared_arguments(base.decl, base.module, symbolic_sizes(base.decl, sizes))
+        if found is None:
+            way = "export the function itself, and use `jax.vmap` on what is loaded"
+            raise export_error(f"`{self.__name__}` has axes that no declaration names, so none is symbolic", way)
+        return found
+
+    def _declared_arguments(
+        self, decl: tree.Fn, module: ModuleScope, symbolic: Mapping[str, TypeBinding] = MappingProxyType({})
+    ) -> tuple[CallArgument, ...] | None:
         """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""
         count = len(decl.params)
         tangents = self.full_signature.parameters[count:]
@@ -79,7 +99,7 @@ class InspectMixin(TransformMixin):
         if self.full_signature.vmap_depth or any(p.tangent_of is None for p in tangents):
             return None
         try:
-            found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
+            found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes}, symbolic)
         except DifflangError as error:
             raise undetermined_sizes(error, self.signature.dims) from None
         if tangents and len(found) < count:
@@ -212,16 +232,20 @@ class InspectMixin(TransformMixin):
         self,
         path: str | Path,
         *specs: Any,
-        platforms: Sequence[str] = DEFAULT_PLATFORMS,
+        platforms: Sequence[str] | None = None,
         source: bool = True,
+        symbolic: str | Sequence[str] = (),
         **named: Any,
     ) -> None:
         """Write it to a file that `difflang.runtime.load` reads, for arguments described as in `lower`.
 
-        Besides the portable program, the file holds StableHLO for the `platforms`, which need not be available here,
-        and the program's source for error reports, unless `source` is false.
+        Besides the portable program, the file holds StableHLO for the `platforms`, which need not be available here
+        (by default cpu, cuda and tpu), and the program's source for error reports, unless `source` is false. The sizes
+        that `symbolic` names are those of each call: `f.bind(d=2).export("f.dflx", symbolic="n")`. There is then no
+        StableHLO, and `bind` determines the other sizes.
 
-        Errors: ArtifactError for a function that prints, or takes or returns functions; DL1210 if a size is missing.
+        Errors: ArtifactError for a function that prints, or takes or returns functions, and for a symbolic size on
+        which a `where` depends; DL1210 if a size is missing.
         """
         with classify_errors():
             # Captured arrays may be traced or on a device, and are not part of the source.
@@ -231,9 +255,10 @@ class InspectMixin(TransformMixin):
                     "export the function that created it",
                 )
             session = Session()
-            arguments = self._argument_specs(specs, named)
+            sizes = (symbolic,) if isinstance(symbolic, str) else tuple(symbolic)
+            arguments = self._symbolic_specs(sizes, specs, named) if sizes else self._argument_specs(specs, named)
             entry = self.loaded.elaborate_call(self.__name__, self.function_type, arguments, session)
-            made = self.loaded.export_unit(self, entry, arguments, session)
+            made = replace(self.loaded.export_unit(self, entry, arguments, session), sizes=sizes)
             save_artifact(Path(path), made, platforms, source=source)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from difflang.artifact import graph_derivatives, jacobians
 from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, GraphFunction, refuse_broken_graph
 from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
+from difflang.artifact.symbolic_sizes import sizes_of_call, with_sizes
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.errors import Unpicklable, classify_errors
@@ -71,13 +72,42 @@ class ArtifactFunction(Unpicklable):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
         with classify_errors():
+            if self._body.sizes:
+                return self._for_call(args, kwargs)(*args, **kwargs)
             self._program.sync_capacity()
             return self._program.call(self._arrays(args, kwargs))
 
     def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
         with classify_errors():
+            if self._body.sizes:
+                return self._for_call(args, kwargs).interpret(*args, **kwargs)
             return self._program.interpreted(self._arrays(args, kwargs))
+
+    def bind(self, **sizes: Any) -> ArtifactFunction:
+        """The function with numbers for some of its symbolic sizes. Errors: ArgumentError for other names."""
+        with classify_errors():
+            for name, size in sizes.items():
+                if name not in self._body.sizes:
+                    raise self._argument_error(f"has no symbolic size `{name}`")
+                if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                    raise self._argument_error(f"got {size!r:.40} for the size `{name}`")
+            return self._for_sizes(sizes)
+
+    def _for_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArtifactFunction:
+        """The function for the sizes of these arguments."""
+        names = [p.name for p in self._body.params]
+        given = {n: x for n, x in kwargs.items() if n != "key" or n in names}
+        return self._for_sizes(sizes_of_call(self._body, self._bind_arguments(names, args, given)))
+
+    def _for_sizes(self, sizes: dict[str, int]) -> ArtifactFunction:
+        key = self._body, tuple([sizes.get(name, -1) for name in self._body.sizes])
+        with self._context.run_context.lock:
+            found = self._context.sized.get(key)
+            if found is None:
+                found = ArtifactFunction(self._context, with_sizes(self._body, sizes), self._held_arrays)
+                self._context.sized.add(key, found)
+            return found
 
     @property
     def _program(self) -> ArtifactProgram:
@@ -155,19 +185,30 @@ class ArtifactFunction(Unpicklable):
 
     def hessian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All second derivatives as an array, `[..argument, ..argument]`."""
-        return self._derive(jacobians.hessian, wrt, ())
+        return self._jacobian(jacobians.hessian, wrt)
 
     def jacobian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All derivatives of an array as an array, `[..result, ..argument]`, in the cheaper mode."""
-        return self._derive(jacobians.cheapest_jacobian, wrt, ())
+        return self._jacobian(jacobians.cheapest_jacobian, wrt)
 
     def jacfwd(self, wrt: int | str = 0) -> ArtifactFunction:
         """The Jacobian in forward mode."""
-        return self._derive(partial(jacobians.build_jacobian, columns=True, operator="jacfwd"), wrt, ())
+        return self._jacobian(partial(jacobians.build_jacobian, columns=True, operator="jacfwd"), wrt)
 
     def jacrev(self, wrt: int | str = 0) -> ArtifactFunction:
         """The Jacobian in reverse mode."""
-        return self._derive(partial(jacobians.build_jacobian, columns=False, operator="jacrev"), wrt, ())
+        return self._jacobian(partial(jacobians.build_jacobian, columns=False, operator="jacrev"), wrt)
+
+    def _jacobian(
+        self, make: Callable[[GraphFunction, Sequence[WrtTarget]], GraphFunction], wrt: int | str
+    ) -> ArtifactFunction:
+        """All derivatives, which take a direction for each number. Errors: DL0801 for symbolic sizes."""
+        if self._body.sizes:
+            with classify_errors():
+                message = f"the sizes of `{self.__name__}` are symbolic: a Jacobian needs numbers"
+                way = f"bind them first: `f.bind({self._body.sizes[0]}=3)`"
+                raise DifflangError(Diagnostic("DL0801", message, helps=(way,)))
+        return self._derive(make, wrt, ())
 
     def _derive(
         self,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from difflang.artifact.argument_leaves import flatten_value
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
+from difflang.base.recently_used import RecentlyUsed
 from difflang.base.source import NO_SPAN
 from difflang.execution.callable_graph import CallableGraph, MakeProgram, PreparedGraph, SharedContext, random_key
 from difflang.execution.check_failures import FAILURE_RESULTS
@@ -62,6 +63,8 @@ class ArtifactContext:
         self.run_context = SharedContext(contents, threading.RLock(), {})
         self.constants = tuple(map(pytrees.to_device, contents.constants))
         self.resized: dict[tuple[GraphFunction, Capacity], GraphFunction] = {}
+        # Functions with symbolic sizes, for numbers.
+        self.sized = RecentlyUsed[tuple[GraphFunction, tuple[int, ...]], Any]()
 
     def class_of(self, layout: RecordLayout) -> type:
         """The class of a record or a variant: the original module's class if it is loaded, else an equivalent one."""
@@ -92,11 +95,12 @@ class GraphFunction(Struct, frozen=True, eq=False):
     random: bool = False
     fails: bool = False
     limit: int = 0
+    sizes: tuple[str, ...] = ()  # symbolic sizes
 
     @staticmethod
     def from_contents(contents: ArtifactContents) -> GraphFunction:
         of = contents
-        return GraphFunction(of.name, of.graph, of.params, of.result, of.random, of.fails, of.limit)
+        return GraphFunction(of.name, of.graph, of.params, of.result, of.random, of.fails, of.limit, of.sizes)
 
     @property
     def failure_count(self) -> int:

@@ -152,21 +152,28 @@ def limit_attrs(body: GraphFunction) -> dict[str, Any]:
 
 
 def gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: str = "grad") -> GraphFunction:
-    """The cotangents of the parameters where that of the result is one. Errors: DL0402 if that is no real number."""
+    """The cotangents of the parameters where that of the result is one. Errors: DL0402 if that is no real number.
+
+    For `value_and_grad` the result may also be a tuple that begins with the number: the gradient is that of the number.
+    """
     result = body.result
-    if not isinstance(result, LeafLayout) or result.type.shape or not result.type.dtype.is_float:
+    auxiliary = operator == "value_and_grad" and isinstance(result, TupleLayout) and result.parts
+    number = result.parts[0] if auxiliary and isinstance(result, TupleLayout) else result
+    if not is_real_leaf(number) or number.type.shape:
         way = "export a `sum` of it, or use `vjp`"
         raise artifact_error(body, "DL0402", f"`{operator}` takes a function whose result is a real number", way)
     new = DerivativeBuilder(body)
-    one = new.builder.const(1, result.type)
+    smooth = [r.type for r in body.graph.results if r.type.tangent is not None]
+    cotangents = [new.builder.const(0 if place else 1, type) for place, type in enumerate(smooth)]
     wrt = wrt_mask(body, places)
-    found = new.emit(vjp_op, [*new.xs, one], wrt=wrt, **limit_attrs(body))
+    found = new.emit(vjp_op, [*new.xs, *cotangents], wrt=wrt, **limit_attrs(body))
     # Derivatives by the index of the param that each belongs to.
     cts = dict(zip([i for i, here in enumerate(wrt) if here], found[len(body.graph.results) :], strict=True))
     slopes = [cts.get(i, new.xs[i]) for place in places for i, _ in place.tangent_leaves]
     layout = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     if operator == "value_and_grad":
-        return new.finish([found[0], *slopes], TupleLayout((result, layout)), failure_values(body, found), operator)
+        value = found[: leaf_count(result)]
+        return new.finish([*value, *slopes], TupleLayout((result, layout)), failure_values(body, found), operator)
     return new.finish(slopes, layout, failure_values(body, found), operator)
 
 

@@ -92,6 +92,8 @@ class Session(Struct, eq=False):
     generalized_instances: set[InstanceKey] = field(default_factory=set[InstanceKey])
     # Where checking met a read of a data file: `FileRead`, which only the host knows.
     file_reads: list[Any] = field(default_factory=list[Any])
+    # Conditions of functions that only numbers for symbolic sizes decide.
+    undecided_conditions: dict[Span, None] = field(default_factory=dict[Span, None])
     strict: bool = False  # warnings are errors
     strict_errors: list[Diagnostic] = field(default_factory=list[Diagnostic])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none

@@ -221,6 +221,8 @@ def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
             raise cx.error("DL0315", f"`{decl.name}` requires {clause.span.text}", clause.span, f"{sizes} here")
         if cx.root.definition_only:
             cx.unifier.conditions.append(size_condition(holds.value) if isinstance(holds, Array) else None)
+        elif not isinstance(holds, Array) or holds.static is not True:
+            cx.session.undecided_conditions[clause.span] = None
 
 
 def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:

@@ -41,12 +41,15 @@ from difflang.tools.export.artifact_file import PLATFORMS
     type=SuggestingChoice(PLATFORMS),
     help="Write only StableHLO for this platform: as text to a `.mlir` file, else as bytecode.",
 )
+@click.option(
+    "--symbolic", multiple=True, metavar="SIZE", help="A size that is that of each call; there is then no StableHLO."
+)
 @click.option("--no-source", is_flag=True, help="Omit the source text; reports then have line numbers only.")
 @checking_options
 def export(
     program: str, words: tuple[str, ...], argument_types: tuple[str, ...], out: Path | None, wrt: str | None,
-    platforms: tuple[str, ...], stablehlo: str | None, no_source: bool, default_float: str | None,
-    folders: tuple[Path, ...],
+    platforms: tuple[str, ...], stablehlo: str | None, symbolic: tuple[str, ...], no_source: bool,
+    default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Write ENTRY to a file that `difflang.runtime.load` reads without the program and the checker.
 
@@ -62,9 +65,9 @@ def export(
     if "none" in platforms and len(platforms) > 1:
         raise click.UsageError("--platform none excludes other platforms")
     with exit_on_error(usage=exporting.USAGE_CODES):
-        chosen = () if platforms == ("none",) else platforms or exporting.DEFAULT_PLATFORMS
+        chosen = () if platforms == ("none",) else platforms or (() if symbolic else exporting.DEFAULT_PLATFORMS)
         pairs = parse_pairs(argument_types, "--arg", "TYPE")
-        options = exporting.ExportOptions(pairs, wrt, chosen, stablehlo, not no_source, words)
+        options = exporting.ExportOptions(pairs, wrt, chosen, symbolic, stablehlo, not no_source, words)
         checked, path, entry = check_program_file(program, default_float, folders)
         made = exporting.elaborate_export(checked, path, entry, options)
         target = out or Path(f"{made.name}.dflx")

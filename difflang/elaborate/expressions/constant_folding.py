@@ -29,7 +29,7 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "sub": python.sub,
     "mul": python.mul,
     "floor_div": floor_div,
-    "rem": python.mod,
+    "rem": lambda a, b: a - floor_div(a, b) * b,
 }
 
 

@@ -255,7 +255,7 @@ def elaborate_string(cx: ElabContext, e: tree.Str) -> Walk[Term]:
         if isinstance(value, PoisonTerm):
             raise AlreadyReported
         check_format(type_of(value), part)
-        found = interpolated_parts(value, part)
+        found = interpolated_parts(value, part, named=cx.root.definition_only)
         if found is None:
             # Only the declaration of a value in it is known.
             return TextTerm(None)
@@ -267,8 +267,10 @@ def elaborate_string(cx: ElabContext, e: tree.Str) -> Walk[Term]:
     return TextTerm(None, tuple(parts))
 
 
-def interpolated_parts(value: Term, part: tree.Interpolation) -> Sequence[str | InterpolatedValue] | None:
-    """The parts of a text that replace an interpolated value: strings where it is known."""
+def interpolated_parts(
+    value: Term, part: tree.Interpolation, *, named: bool
+) -> Sequence[str | InterpolatedValue] | None:
+    """The parts of a text that replace an interpolated value: strings where it is known; if `named`, also of sizes."""
     match value:
         case TextTerm(value=str() as text):
             return (format_value(text, part.format),)
@@ -279,7 +281,9 @@ def interpolated_parts(value: Term, part: tree.Interpolation) -> Sequence[str | 
         case TextTerm(parts=parts) if not part.format:
             return parts
         case Array(static=static) if (
-            static is not None and (text := format_static(value, static, part.format)) is not None
+            static is not None
+            and (named or not isinstance(static, Poly))
+            and (text := format_static(value, static, part.format)) is not None
         ):
             return (text,)
         case _:

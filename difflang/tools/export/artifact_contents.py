@@ -21,6 +21,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.base.source import BUILTIN_SOURCE, LIBRARY_PREFIX, NO_SPAN, Source, Span
 from difflang.ir.graph import Graph
 from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.ir.symbolic_dims import dim_name, dim_names
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.ir.text_parser import type_from_text
 from difflang.runtime.value_layouts import LeafLayout, ValueLayout, leaves_of
@@ -29,7 +30,7 @@ from difflang.tools.export.artifact_file import raise_damaged
 from difflang.tools.export.layout_json import layout_from_json, layout_to_json
 
 FORMAT = "difflang-artifact"
-VERSION = 2  # docs/artifacts.md lists the versions; a reader accepts all older ones
+VERSION = 3  # docs/artifacts.md lists the versions; a reader accepts all older ones
 Json = Any
 
 
@@ -63,6 +64,7 @@ class ArtifactContents(Struct, frozen=True, eq=False):
     deterministic: bool
     sites: tuple[CheckSite, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
+    sizes: tuple[str, ...] = ()  # those that are symbolic: each call determines them
     # The output of `jax.export` by platform.
     exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -92,7 +94,7 @@ def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str
     first_constant = len(contents.graph.params) - len(contents.constants)
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if contents.sizes else 2,  # as readers of format 2 take it
         "difflang": metadata.version("difflang"),
         "name": contents.name,
         "doc": contents.doc,
@@ -112,6 +114,7 @@ def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str
         "checks": [site_json(s, sources) for s in contents.sites],
         "constants": [str(p.type) for p in contents.graph.params[first_constant:]],
         "platforms": list(contents.exported),
+        **({"sizes": list(contents.sizes)} if contents.sizes else {}),
     }  # fmt: skip
 
 
@@ -205,6 +208,7 @@ class ArtifactReader:
             expect_natural(about["limit"]), expect_bool(about["in_order"]),
             tuple([self.site(s) for s in about["checks"]]),
             tuple([self.constant(i, type) for i, type in enumerate(about["constants"])]),
+            tuple(map(expect_text, about.get("sizes", ()))),
             {expect_text(p): self.members[f"stablehlo/{p}"] for p in about["platforms"]},
         )  # fmt: skip
         check_signature(found)
@@ -274,8 +278,15 @@ def check_signature(found: ArtifactContents) -> None:
         t is not None and t != r for t, r in zip(gives, results, strict=False)
     ):
         raise_damaged("its graph has different results")
-    if any(not isinstance(n, int) for t in (*params, *results) for n in getattr(t, "shape", "-")):
+    sizes = [n for t in (*params, *results) for n in (t.shape if isinstance(t, Tensor) else (None,))]
+    if any(n is None or not dim_names(n) <= {*found.sizes} for n in sizes) or not {*found.sizes} <= alone_sizes(takes):
         raise_damaged("a size is not a number")
+
+
+def alone_sizes(types: Sequence[Tensor | None]) -> set[str]:
+    """The symbolic sizes that are an axis of one of these types, and not only a part of a formula."""
+    sizes = {n for t in types if t is not None for n in t.shape}
+    return {name for n in sizes for name in dim_names(n) if n == dim_name(name)}
 
 
 def layout_leaf_types(layouts: Sequence[ValueLayout]) -> list[Tensor | None]:

@@ -26,8 +26,10 @@ from difflang.execution.type_layouts import layout_of_type
 from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.ir.symbolic_dims import dim_name
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.value_formatting import has_numbered_texts
+from difflang.passes.dce import dce
 from difflang.runtime.jax_export import export_program
 from difflang.runtime.value_layouts import (
     FunctionLayout,
@@ -38,10 +40,19 @@ from difflang.runtime.value_layouts import (
     UnionLayout,
     ValueLayout,
 )
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import mentioned_names
 from difflang.tools.emit import elaborate_function, refuse_host_function, single_function
-from difflang.tools.export.artifact_contents import ArtifactContents, ArtifactParam, to_bytes
+from difflang.tools.export.artifact_contents import (
+    ArtifactContents,
+    ArtifactParam,
+    alone_sizes,
+    layout_leaf_types,
+    to_bytes,
+)
 from difflang.tools.export.artifact_file import PLATFORMS as KNOWN
 from difflang.types.type_errors import make_error
+from difflang.types.type_resolver import TypeBinding
 
 DEFAULT_PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -59,6 +70,7 @@ class ExportedFunction(Struct, frozen=True, eq=False):
     session: Session  # of its elaboration alone
     deterministic: bool
     constants: Sequence[Any]
+    sizes: tuple[str, ...] = ()  # those that stay symbolic
 
 
 def artifact_contents(made: ExportedFunction) -> ArtifactContents:
@@ -70,10 +82,37 @@ def artifact_contents(made: ExportedFunction) -> ArtifactContents:
     result = layout_of_type(entry.type, made.module)
     refuse_functions(made.name, [*[p.layout for p in params], result])
     refuse_numbered_messages(made.name, entry.graph)
+    refuse_undetermined_sizes(made, params)
+    graph, constants = drop_unread_constants(entry.graph, made.constants)
     return ArtifactContents(
-        made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, entry.limit,
-        made.deterministic, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
+        made.name, made.doc, made.module, graph, params, result, entry.random, entry.fails, entry.limit,
+        made.deterministic, tuple(made.session.sites), constants, made.sizes,
     )  # fmt: skip
+
+
+def refuse_undetermined_sizes(made: ExportedFunction, params: Sequence[ArtifactParam]) -> None:
+    """Errors: DL1240 for a symbolic size that no argument has, or on which a condition depends."""
+    if not made.sizes:
+        return
+    lost = [n for n in made.sizes if n not in alone_sizes(layout_leaf_types([p.layout for p in params]))]
+    if lost:
+        message = f"`{lost[0]}` cannot be symbolic: no axis of an argument of `{made.name}` is `{lost[0]}` alone"
+        raise export_error(message, f"export `{made.name}` for a number: `{lost[0]}=3`")
+    for condition in made.session.undecided_conditions:
+        message = f"`{condition.text}` depends on symbolic sizes, so it cannot be checked at export"
+        raise export_error(message, "check it in the body: `assert` is checked in each call", Label(condition, "here"))
+
+
+def drop_unread_constants(graph: Graph, constants: Sequence[Any]) -> tuple[Graph, tuple[np.ndarray, ...]]:
+    """A graph whose last params are constants, without those that nothing reads, as other fields of a record are."""
+    pruned = dce(graph)
+    read = {*pruned.results, *[v for eqn in pruned.eqns for v in eqn.operands]}
+    first = len(pruned.params) - len(constants)
+    kept = [(p, np.asarray(c)) for p, c in zip(pruned.params[first:], constants, strict=True) if p in read]
+    if len(kept) == len(constants):
+        return graph, tuple([c for _, c in kept])
+    params = (*pruned.params[:first], *[p for p, _ in kept])
+    return Graph(params, pruned.eqns, pruned.results, pruned.name), tuple([c for _, c in kept])
 
 
 def artifact_param(made: ExportedFunction, argument: CallArgument) -> ArtifactParam:
@@ -143,6 +182,14 @@ def add_stablehlo(contents: ArtifactContents, platforms: Sequence[str]) -> Artif
     return replace(contents, exported=data)
 
 
+def chosen_platforms(made: ExportedFunction, platforms: Sequence[str] | None) -> Sequence[str]:
+    """The platforms to write StableHLO for. Errors: DL1240 for some, if sizes are symbolic."""
+    if made.sizes and platforms:
+        message = f"StableHLO is for sizes that are numbers, but {', '.join(made.sizes)} of `{made.name}` is symbolic"
+        raise export_error(message, "export the function for a number too, or leave out the platforms")
+    return (() if made.sizes else DEFAULT_PLATFORMS) if platforms is None else platforms
+
+
 def check_platforms(platforms: Sequence[str]) -> None:
     for name in [platforms] if isinstance(platforms, str) else platforms:
         if name not in KNOWN or isinstance(platforms, str):
@@ -188,9 +235,13 @@ def move_site(site: CheckSite, moved: Callable[[Span], Span]) -> CheckSite:
 
 
 def save_artifact(
-    path: Path, made: ExportedFunction, platforms: Sequence[str] = DEFAULT_PLATFORMS, *, source: bool = True
+    path: Path, made: ExportedFunction, platforms: Sequence[str] | None = None, *, source: bool = True
 ) -> None:
-    """Write a function to a file atomically. Errors: DL0601, DL0709, DL0710, DL0801, DL1240."""
+    """Write a function to a file atomically, by default with StableHLO for common platforms.
+
+    Errors: DL0601, DL0709, DL0710, DL0801, DL1240.
+    """
+    platforms = chosen_platforms(made, platforms)
     check_platforms(platforms)
     contents = artifact_contents(made)
     write_or_report(path, to_bytes(add_stablehlo(contents if source else blank_sources(contents), platforms)))
@@ -212,7 +263,8 @@ class ExportOptions(Struct, frozen=True):
 
     argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
-    platforms: tuple[str, ...] = DEFAULT_PLATFORMS
+    platforms: tuple[str, ...] | None = None
+    symbolic: tuple[str, ...] = ()
     stablehlo: str | None = None
     source: bool = True
     program_args: tuple[str, ...] = ()
@@ -222,6 +274,7 @@ def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -
     """Write a function atomically. Errors: DL0710, DL0801, DL1240."""
     if options.stablehlo is None:
         return save_artifact(out, made, options.platforms, source=options.source)
+    chosen_platforms(made, (options.stablehlo,))
     contents = artifact_contents(made)
     if contents.constants:
         message = f"`{made.name}` reads top-level values of the file, which StableHLO alone cannot hold"
@@ -237,9 +290,27 @@ def elaborate_export(
     refuse_host_function(decl)
     session, captured = Session(), load_values(checked, path, words=options.program_args)
     name = decl.name if options.wrt is None else f"grad_{decl.name}"
-    arguments = declared_arguments(checked.module, decl, options.argument_specs)
+    sizes = symbolic_sizes(decl, options.symbolic)
+    arguments = declared_arguments(checked.module, decl, options.argument_specs, sizes)
     made = elaborate_function(session, checked.module, decl, options.wrt, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]
     about = name, decl.doc or "", path.stem if path is not None else "<stdin>"
-    return ExportedFunction(*about, made, arguments, declared, session, checked.session.deterministic, constants)
+    return ExportedFunction(
+        *about, made, arguments, declared, session, checked.session.deterministic, constants, tuple(sizes)
+    )
+
+
+def symbolic_sizes(decl: tree.Fn, names: Sequence[str]) -> dict[str, TypeBinding]:
+    """Bindings of sizes of a function that stay symbolic. Errors: DL1207 for other names."""
+    known = [n for n in signature_sizes(decl) if n not in {p.name for p in decl.params}]
+    for name in names:
+        if name not in known:
+            way = suggestion(name, known, f"it has {', '.join(known) or 'none'}")
+            raise make_error("DL1207", f"`{decl.name}` has no size `{name}` in the types of its arguments", help=way)
+    return {name: dim_name(name) for name in names}
+
+
+def signature_sizes(decl: tree.Fn) -> dict[str, None]:
+    """The names in the types of a function's parameters."""
+    return dict.fromkeys([n for p in decl.params if p.type is not None for n in mentioned_names(p.type)])

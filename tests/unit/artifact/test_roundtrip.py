@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -311,6 +312,130 @@ def test_sizes_are_fixed(tmp_path: Path) -> None:
     with pytest.raises(difflang.ArgumentError, match="DL1210"):
         M.score.export(tmp_path / "none.dflx")
     assert not (tmp_path / "none.dflx").exists()
+
+
+SYMBOLIC = """
+record Net[d] { w: f32[d], b: f32 }
+record Row { x: f32, k: f32 }
+fn score(m: Net[d], x: f32[n, d]) -> f32[n] = [for i => tanh(x[i] @ m.w + m.b)]
+fn loss(m: Net[d], x: f32[n, d], y: f32[n]) -> (f32, f32[n]) {
+  let z = score(m, x)
+  (mean((z - y)^2), z)
+}
+fn branch(x: f32[n]) -> f32 = if n > 3 { sum(x) } else { sum(x^2) }
+fn steps(x: f32[n]) -> f32 {
+  var s = 0.0
+  for i in 1..n { s = 0.5 * s + x[i] - x[i - 1] }
+  s / f32(n)
+}
+fn grown(x: f32[n], y: f32[m]) -> f32[n + m, 2] = [for a in concat(x, y) => [a, f32(n // 2)]]
+fn noisy(x: f32[n]) -> f32[n] = x + normal(n)
+fn asserted(x: f32[n]) -> f32 {
+  assert n > 3, "{n} are too few"
+  std(x)
+}
+fn rows(t: Row[n]) -> f32 = dot(t.x, t.k)
+fn third(x: f32[n]) -> f32 = x[2]
+fn even(x: f32[n]) -> f32 where n % 2 == 0 = sum(x)
+fn halves(x: f32[2 * n]) -> f32[n] = x[..n]
+"""
+S: Any = difflang.loads(SYMBOLIC, name="symbolic")
+
+
+def symbolic(folder: Path, f: Any, *sizes: str) -> Any:
+    f.export(folder / "f.dflx", symbolic=sizes)
+    return difflang.runtime.load(folder / "f.dflx")
+
+
+def rows(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def symbolic_arguments(name: str, n: int) -> tuple[Any, ...]:
+    net = S.Net(w=np.array([0.5, -1.0], np.float32), b=np.float32(0.25))
+    known = {
+        "score": (net, rows(n, 2)), "loss": (net, rows(n, 2), rows(n)), "grown": (rows(n), rows(3)),
+        "rows": (S.Row(x=rows(n), k=rows(n)),),
+    }  # fmt: skip
+    return known.get(name, (rows(n),))
+
+
+@pytest.mark.parametrize("name", ["score", "loss", "branch", "steps", "grown", "noisy", "asserted", "rows"])
+def test_one_artifact_serves_many_sizes(name: str, tmp_path: Path) -> None:
+    """Bit for bit what the original gives, with its derivatives, and for any size."""
+    f = getattr(S, name).bind(d=2) if name in ("score", "loss") else getattr(S, name)
+    g = symbolic(tmp_path, f, *(["n", "m"] if name == "grown" else ["n"]))
+    assert "f32[n" in repr(g) or name == "rows"
+    for n in (1, 4, 5, 16):
+        args, key = symbolic_arguments(name, n), {"key": np.array([0, 1], np.uint32)} if name == "noisy" else {}
+        if name == "asserted" and n < 4:
+            with pytest.raises(difflang.AssertionFailure, match="1 are too few"):
+                g(*args)
+            continue
+        assert described(g(*args, **key)) == described(f(*args, **key))
+        assert described(jax.jit(g)(*args, **key)) == described(jax.jit(f)(*args, **key))
+        if name in ("branch", "steps", "loss"):
+            wrt = "x" if name == "loss" else 0
+            ours, theirs = g.value_and_grad(wrt)(*args), f.value_and_grad(wrt)(*args)
+            assert described(ours) == described(theirs)
+
+
+def test_symbolic_sizes_can_be_bound(tmp_path: Path) -> None:
+    g = symbolic(tmp_path, S.steps, "n")
+    assert str(g.bind(n=3)).startswith("<difflang function steps(x: f32[3]) -> f32")
+    x = rows(3)
+    assert described(g.bind(n=3).hessian()(x)) == described(S.steps.hessian()(x))
+    value, pull = g.vjp()(x)
+    assert described(value) == described(S.steps(x)) and pull(np.float32(1)).shape == (3,)
+    with pytest.raises(difflang.DifflangError, match="a Jacobian needs numbers"):
+        g.hessian()
+    for wrong, said in [({"m": 3}, "no symbolic size `m`"), ({"n": -1}, "got -1 for the size `n`")]:
+        with pytest.raises(difflang.ArgumentError, match=said):
+            g.bind(**wrong)
+    with pytest.raises(difflang.ArgumentError, match="cannot be called for n = 2"):
+        symbolic(tmp_path, S.third, "n")(rows(2))
+    with pytest.raises(difflang.ArgumentError, match="cannot be called for n = 0"):
+        g(rows(0))
+    with pytest.raises(difflang.ArgumentError, match="the arguments have other axes"):
+        g(rows(3, 2))
+    with pytest.raises(difflang.ArgumentError, match=r"`y` is an f32\[3\]"):
+        symbolic(tmp_path, S.loss.bind(d=2), "n")(*symbolic_arguments("score", 3), rows(4))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "more", "said"),
+    [
+        ("even", ["n"], {}, "`n % 2 == 0` depends on symbolic sizes"),
+        ("halves", ["n"], {}, "no axis of an argument of `halves` is `n` alone"),
+        ("score", ["n"], {}, "bind its sizes"),
+        ("steps", ["k"], {}, "has no size `k`"),
+        ("steps", ["n"], {"platforms": ("cpu",)}, "StableHLO is for sizes that are numbers"),
+        ("steps", ["n"], {"x": "f32[3]"}, "only bound sizes describe arguments"),
+    ],
+)
+def test_sizes_that_cannot_be_symbolic(
+    name: str, sizes: list[str], more: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(difflang.DifflangError, match=said):
+        getattr(S, name).export(tmp_path / "f.dflx", symbolic=sizes, **more)
+    with pytest.raises(difflang.DifflangError, match="axes that no declaration names"):
+        S.steps.vmap().export(tmp_path / "f.dflx", symbolic="n")
+
+
+def test_constants_that_nothing_reads_are_not_in_the_file(tmp_path: Path) -> None:
+    m = difflang.loads("""
+record Net { w: f32[3], b: f32 }
+record State { net: Net, mean: f32[3], count: i32 }
+let s = State(net = Net(w = [1.0, 2.0, 3.0], b = 0.5), mean = zeros(3), count = 7)
+fn score(x: f32[n, 3]) -> f32[n] = x @ s.net.w + s.net.b
+""")
+    m.score.export(tmp_path / "f.dflx", "f32[4, 3]", platforms=("cpu",))
+    with zipfile.ZipFile(tmp_path / "f.dflx") as archive:
+        assert [n for n in archive.namelist() if n.startswith("constants")] == ["constants/0", "constants/1"]
+        program = jax.export.deserialize(bytearray(archive.read("stablehlo/cpu")))
+    f, x = difflang.runtime.load(tmp_path / "f.dflx"), rows(4, 3)
+    assert described(f(x)) == described(m.score(x)) and described(f.vjp()(x)[0]) == described(m.score(x))
+    assert np.allclose(program.call(x, np.array([1, 2, 3], np.float32), np.float32(0.5))[0], f(x))
 
 
 REFUSED = {

@@ -263,3 +263,8 @@ def test_a_condition_on_sizes_refutes_only_what_differs(condition: str, found: l
     """Its numbers are of the types that it computes with; the greater of two sizes follows from both."""
     program = f"fn f[T: float](x: T[n], y: T[m], k: dim) -> T[n] where {condition} = x + y\n"
     assert [code for code, _ in codes(program)] == found
+
+
+def test_a_remainder_by_a_size() -> None:
+    """In a definition the size is a name."""
+    assert answer("f([1, 2, 3])", "fn f(x: f64[n]) -> f64 = x[7 % n] + f64(7 % n)") == 3.0
