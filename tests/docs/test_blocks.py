@@ -91,6 +91,15 @@ def test_every_block_of_the_readme_says_what_it_is() -> None:
                 assert block.language in KNOWN, block.name
 
 
+def test_a_difference_is_between_programs() -> None:
+    """Each line with a minus is one of a program field by field, each with a plus one of the example."""
+    before, after = (ROOT / "benchmarks/residual/by_fields.dfl"), (ROOT / "examples/resnet.dfl")
+    lines = {sign: path.read_text(encoding="utf-8").splitlines() for sign, path in (("-", before), ("+", after))}
+    page = fenced((ROOT / "docs/language.md").read_text(encoding="utf-8"), "language.md")
+    shown = [line for block in page if block.language == "diff" for line in block.text.splitlines()]
+    assert shown and not [line for line in shown if line[1:] not in lines[line[0]]]
+
+
 def test_the_readme_has_the_two_commands() -> None:
     """One installs and trains, one installs what tests need and runs them all; each alone in its block."""
     commands = [b.text.strip() for b in of(ROOT / "README.md") if b.language == "sh"]

@@ -34,7 +34,7 @@ from support.declared_ops import restored_ops
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
-KNOWN = (*RUNNABLE, "text", "csv")
+KNOWN = (*RUNNABLE, "text", "csv", "diff")
 
 
 @dataclass(frozen=True, slots=True)
