@@ -13,7 +13,7 @@ LOST_CODE = "DL1262"
 MEMBER_VARIABLE = "DIFFLANG_MEMBER"  # in a process that another one started as a member of a run
 
 
-class Member(msgspec.Struct, frozen=True):
+class GroupMember(msgspec.Struct, frozen=True):
     """One process of a run on several, as it is started: where process 0 listens, which one it is, of how many.
 
     `seconds` is the time in which all must have come. What libraries in C++ print goes to the file `log`.
@@ -35,10 +35,10 @@ class Member(msgspec.Struct, frozen=True):
         return host.strip("[]"), int(port)
 
 
-def this_member() -> Member | None:
+def this_member() -> GroupMember | None:
     """The member of a run that this process was started as; None if a person started it."""
     text = os.environ.get(MEMBER_VARIABLE)
-    return None if text is None else msgspec.json.decode(text, type=Member)
+    return None if text is None else msgspec.json.decode(text, type=GroupMember)
 
 
 class ProcessGroup:

@@ -19,7 +19,7 @@ import click
 from msgspec import Struct, json
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.process_group import MEMBER_VARIABLE, Member
+from difflang.base.process_group import MEMBER_VARIABLE, GroupMember
 from difflang.cli.commands.processes import (
     GRACE_SECONDS,
     LOST,
@@ -40,7 +40,7 @@ ABORTED = "the JAX distributed service detected fatal errors"  # what JAX says b
 class MemberProcess(Struct, eq=False):
     """A member that was started here, with the file of its standard error if nobody sees that."""
 
-    member: Member
+    member: GroupMember
     process: subprocess.Popen[bytes]
     hidden: IO[bytes] | None
     status: int | None = None  # its exit status, if it ended by itself
@@ -93,7 +93,7 @@ def supervise(request: ProcessRequest, devices: int, words: Sequence[str], progr
     sys.exit(status)
 
 
-def members_here(request: ProcessRequest, devices: int, room: str) -> list[Member]:
+def members_here(request: ProcessRequest, devices: int, room: str) -> list[GroupMember]:
     """The processes to start here, for a mesh of so many devices, with logs in `room`. Errors: UsageError."""
     if not devices:
         raise click.UsageError("several processes run a mesh: --mesh data=4")
@@ -108,7 +108,9 @@ def members_here(request: ProcessRequest, devices: int, room: str) -> list[Membe
         numbers, coordinator = [number], parse_coordinator(request.coordinator)
     if devices % count:
         raise click.UsageError(f"{count} processes cannot share a mesh of {devices} devices: not a multiple")
-    return [Member(coordinator, i, count, request.seconds, os.path.join(room, str(i)), os.getpid()) for i in numbers]
+    return [
+        GroupMember(coordinator, i, count, request.seconds, os.path.join(room, str(i)), os.getpid()) for i in numbers
+    ]
 
 
 def free_port() -> int:
@@ -117,7 +119,7 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def check_address(member: Member) -> None:
+def check_address(member: GroupMember) -> None:
     """Errors: DL1262 if process 0 cannot listen at its address, or does not within the time limit."""
     if member.number == 0:
         try:
@@ -142,7 +144,7 @@ def check_address(member: Member) -> None:
     raise lost_error(what, zero, "`--start-timeout SECONDS` waits longer")
 
 
-def member_environment(member: Member, devices: int, *, forced: bool) -> dict[str, str]:
+def member_environment(member: GroupMember, devices: int, *, forced: bool) -> dict[str, str]:
     """The environment of a member with so many devices; those of the processor, if they are forced."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}".strip()
     found = os.pathsep.join([PACKAGE_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -153,7 +155,11 @@ def member_environment(member: Member, devices: int, *, forced: bool) -> dict[st
 
 
 def start_member(
-    member: Member, words: Sequence[str], environment: Mapping[str, str], standard_input: str, hidden: IO[bytes] | None
+    member: GroupMember,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    standard_input: str,
+    hidden: IO[bytes] | None,
 ) -> MemberProcess:
     """Start a process of this machine; of one that is `hidden` nobody sees what it prints."""
     stdout = None if hidden is None else subprocess.DEVNULL

@@ -232,7 +232,7 @@ class Islands:
         return total
 
 
-class Placed(Struct, frozen=True):
+class ReorderedValue(Struct, frozen=True):
     """A value of the new graph, whose axis i is axis `order[i]` of the old one."""
 
     value: Value
@@ -246,7 +246,7 @@ class Emission(Struct):
     islands: Islands
     orders: dict[int, Order]
     builder: Builder = field(default_factory=Builder)
-    placed: dict[Value, Placed] = field(default_factory=dict)
+    placed: dict[Value, ReorderedValue] = field(default_factory=dict)
     other: dict[tuple[Value, Order], Value] = field(default_factory=dict)  # the same values in other orders
 
     def run(self) -> Graph:
@@ -260,7 +260,7 @@ class Emission(Struct):
     def place(self, old: Value, new: Value, order: Order | None = None) -> None:
         rank = old.type.rank if isinstance(old.type, Tensor) else 0
         new.hint = new.hint or old.hint
-        self.placed[old] = Placed(new, tuple(range(rank)) if order is None else order)
+        self.placed[old] = ReorderedValue(new, tuple(range(rank)) if order is None else order)
 
     def emit(self, eqn: Eqn) -> None:
         result = eqn.results[0] if eqn.results else None

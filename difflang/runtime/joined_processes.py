@@ -14,7 +14,7 @@ from jax.experimental.multihost_utils import broadcast_one_to_all, process_allga
 from msgspec import json
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.process_group import ALONE, LOST_CODE, Member, ProcessGroup
+from difflang.base.process_group import ALONE, LOST_CODE, GroupMember, ProcessGroup
 
 HEARTBEAT_SECONDS = 20  # silence after which JAX gives a process up
 SHUTDOWN_SECONDS = 120  # how long the last process of a run that succeeded may take for what it still prints
@@ -52,7 +52,7 @@ def current_group() -> ProcessGroup:
     return JoinedProcesses() if jax.process_count() > 1 else ALONE
 
 
-def join(member: Member, give_up: Callable[[], None]) -> JoinedProcesses:
+def join(member: GroupMember, give_up: Callable[[], None]) -> JoinedProcesses:
     """Wait for the other members of a run. `give_up` is called, in a thread, if they do not come in time."""
     # JAX itself would abort the process. It gets longer, so that it never does.
     patience = Timer(member.seconds, give_up)

@@ -19,7 +19,7 @@ import click
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.process_group import ALONE, LOST_CODE, Member, ProcessGroup
+from difflang.base.process_group import ALONE, LOST_CODE, GroupMember, ProcessGroup
 from difflang.base.process_termination import (
     INTERRUPTED,
     ProcessStopped,
@@ -68,7 +68,7 @@ def parse_coordinator(text: str | None) -> str:
 
 
 @contextmanager
-def joined(member: Member | None) -> Generator[ProcessGroup, None, None]:
+def joined(member: GroupMember | None) -> Generator[ProcessGroup, None, None]:
     """The processes of this run: this one alone, or those that this member joins. A member that fails ends here."""
     if member is None:
         yield ALONE
@@ -118,7 +118,7 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def separate_output(member: Member) -> None:
+def separate_output(member: GroupMember) -> None:
     """Give standard output and error to Python alone: what C++ libraries print there goes to the log."""
     log = os.open(member.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for name, number in (("stdout", 1), ("stderr", 2)):
@@ -131,7 +131,7 @@ def separate_output(member: Member) -> None:
     guard_stream(sys.stdout, stop_writing)
 
 
-def watch_parent(member: Member) -> None:
+def watch_parent(member: GroupMember) -> None:
     """End when the supervisor has ended, however that happened."""
 
     def watch() -> None:

@@ -68,7 +68,7 @@ class RowBatches(Struct, frozen=True, eq=False):
             starts = (0, self.rows)
         return np.array(list(pairwise(starts)), np.int64).reshape(-1, 2)
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[RowWindow]:
         blocks, shuffle = self.blocks(), None
         if self.key is not None:
             shuffle = np.random.default_rng(self.key.tolist())
@@ -79,10 +79,10 @@ class RowBatches(Struct, frozen=True, eq=False):
         for number in np.unique(numbers):
             ranges = merged_ranges(blocks[numbers == number])
             arrays = tuple([read_ranges(x, ranges, self.span) for x in self.arrays])
-            yield Window(arrays, shuffle.permutation(len(arrays[0])) if shuffle is not None else None)
+            yield RowWindow(arrays, shuffle.permutation(len(arrays[0])) if shuffle is not None else None)
 
 
-class Window(Struct, frozen=True, eq=False):
+class RowWindow(Struct, frozen=True, eq=False):
     """Rows that are in memory, in their order or another one."""
 
     arrays: Leaves
@@ -98,7 +98,7 @@ class Window(Struct, frozen=True, eq=False):
         return tuple([x.take(self.order[start:stop], axis=0) for x in self.arrays])
 
 
-def cut_batches(windows: Iterable[Window], size: int, drop_last: bool) -> Iterator[Leaves]:
+def cut_batches(windows: Iterable[RowWindow], size: int, drop_last: bool) -> Iterator[Leaves]:
     """Batches of the rows of windows, one after the other; a batch may begin in one and end in the next."""
     begun: list[Leaves] = []
     missing = size
