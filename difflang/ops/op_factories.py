@@ -142,6 +142,7 @@ def upcast_half_reference(function: ArrayReferenceRule) -> ArrayReferenceRule:
             return np.asarray(function(*wide, **attrs)).astype(x.dtype)
         return np.asarray(function(x, *others, **attrs)).astype(x.dtype, copy=False)
 
+    reference.__wrapped__ = function  # type: ignore[attr-defined]
     return reference
 
 
