@@ -12,7 +12,8 @@ from msgspec import Struct
 from difflang.base.gc_pause import pause_gc
 from difflang.base.process_group import ALONE, ProcessGroup
 from difflang.execution.check_failures import ArrayProgram, with_check_number
-from difflang.ir.graph import Graph
+from difflang.execution.python_source import NumberProgram, count_number_ops
+from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from difflang.execution.line_profiler import LineProfile, TimedProgram
     from difflang.runtime.compile import Executable
 
-MAX_SMALL_EQUATIONS = 24  # a host expression on numbers with at most so many is not worth a compilation
-MAX_SMALL_ELEMENTS = 4096  # nor is data movement on arrays with at most so many elements
+MAX_NUMBER_OPS = 400  # a host expression on numbers with at most so many ops is not worth a compilation by XLA
+MAX_SMALL_EQUATIONS = 24  # nor is one that moves a few elements, with at most so many equations
+MAX_SMALL_ELEMENTS = 4096  # on arrays with at most so many elements
 
 
 class Engine(Struct, frozen=True):
@@ -73,9 +75,13 @@ class Engine(Struct, frozen=True):
                 if self.on_limit is not None:
                     self.on_limit(limit)
                 return made
-            ready = finalize_graph(graph, capacity, pipeline=self.pipeline)
-            ready = with_check_number(ready) if guard else ready
+            ready = self.finished(graph, guard=guard, capacity=capacity)
         return self.run_finished(ready, on_print)
+
+    def finished(self, graph: Graph, *, guard: bool = False, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
+        """The graph as it runs. With `guard` its last result is the number of the failed check."""
+        ready = finalize_graph(graph, capacity, pipeline=self.pipeline)
+        return with_check_number(ready) if guard else ready
 
     def explaining(self, capacity: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
         """A function that makes a graph callable for a second run after a failure, with all its details."""
@@ -90,12 +96,19 @@ class Engine(Struct, frozen=True):
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
         if self.machine is not None:
             return partial(self.machine.evaluate, ready, text_sink=says)
-        # A small graph is not worth compiling.
+        # A small graph is not worth compiling by XLA.
+        if self.runs_numbers(ready):
+            return NumberProgram(ready)
         if self.name == "interpret" or is_small_graph(ready):
             if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):
                 return self.profile.interpreted(ready, says)
             return interpreted_program(ready, says)
         return self.compiled(ready, says)
+
+    def runs_numbers(self, ready: Graph) -> bool:
+        """Whether a finished graph runs number by number, as Python: a statement of the host on a few numbers."""
+        count = count_number_ops(ready) if self.machine is None else None
+        return count is not None and count <= MAX_NUMBER_OPS
 
     def compiled(
         self, ready: Graph, says: TextSink, *, guard: bool = False, sparing: bool = False
@@ -127,19 +140,26 @@ def import_mesh_program() -> Any:
 
 
 def is_small_graph(graph: Graph) -> bool:
-    """Whether a graph is arithmetic on a few numbers, or moves a few elements."""
-    # The interpreter gives the same bits for such a graph, except that XLA flushes denormals to 0.
+    """Whether a graph is arithmetic on a few numbers, or moves a few elements too."""
     if len(graph.eqns) > MAX_SMALL_EQUATIONS or any(e.regions for e in graph.eqns):
         return False
-    types = [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
-    tensors = [t for t in types if isinstance(t, Tensor)]
-    if len(tensors) < len(types):
+    return all(map(is_few, graph.params)) and all(is_small_equation(e) for e in graph.eqns)
+
+
+def is_small_equation(eqn: Eqn) -> bool:
+    """Whether an equation is on numbers, or moves a few elements."""
+    values = (*eqn.operands, *eqn.results)
+    if not all(map(is_few, values)):
         return False
-    arranged = all("bit exact" in e.op.traits for e in graph.eqns)
-    return all(
-        not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= MAX_SMALL_ELEMENTS)
-        for t in tensors
-    )
+    return "bit exact" in eqn.op.traits or all(isinstance(v.type, Tensor) and not v.type.shape for v in values)
+
+
+def is_few(value: Value) -> bool:
+    """Whether a value is one number, or an array of a few."""
+    type = value.type
+    if not isinstance(type, Tensor):
+        return False
+    return not type.shape or prod([n for n in type.shape if isinstance(n, int)]) <= MAX_SMALL_ELEMENTS
 
 
 def interpreted_program(graph: Graph, says: TextSink = discard_text) -> ArrayProgram:
