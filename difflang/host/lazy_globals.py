@@ -12,6 +12,7 @@ from difflang.elaborate.module_imports import ModuleFile
 from difflang.host.call_frames import HostFrame
 from difflang.host.data.file_access import FileAccess
 from difflang.host.let_dependencies import free_file_names, lone_type_names
+from difflang.host.python_loops.traced_values import Untranslatable
 from difflang.host.run_statements import HostRunner
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
@@ -57,6 +58,9 @@ class LazyGlobals(HostVars):
         return self.runner.read(name).leaves or ()
 
     def evaluate(self, name: str) -> None:
+        # The names of the loop hide those of the file; and the loop may never come to where it needs this one.
+        if self.runner.translations.translating:
+            raise Untranslatable
         for i in self.binding_items[name]:
             item = self.items_of_file[i]
             if isinstance(item, tree.Var):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
+from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label, printable
 from difflang.base.source import Span
 from difflang.elaborate.context import Session
-from difflang.elaborate.trampoline import Walk
+from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.execution.check_failures import step_limit_error
 from difflang.execution.engine import Engine
 from difflang.execution.line_profiler import LineProfile
@@ -31,9 +31,16 @@ from difflang.host.expected_type import ExpectedType
 from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type, stack_values
 from difflang.host.match import bind_pattern, matches, possible_cases
 from difflang.host.progress_bar import with_progress
+from difflang.host.python_loops.translated_loop import (
+    LoopCache,
+    TranslatedLoop,
+    has_plain_items,
+    rest_of,
+)
+from difflang.host.python_loops.translator import VisibleBlock
 from difflang.host.statement_walk import HostWalk
 from difflang.host.unit_cache import UnitCache
-from difflang.host.values import HostValue, format_value
+from difflang.host.values import HostValue, format_value, joined_text
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import numpy_dtype
 from difflang.ops.control.print_sink import PrintSink
@@ -44,8 +51,6 @@ from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
 from difflang.types.type_errors import make_error
 
 MOST_CALLS = 10_000  # the depth of nested `host fn` calls
-
-MAX_TEXT_LENGTH = 1 << 26
 
 
 class EarlyExit(Exception):
@@ -75,6 +80,7 @@ class HostRunner(HostWalk):
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
         self.units = UnitCache(session, engine, PrintSink(self.print_text))
+        self.translations = LoopCache()
         # The files of the plots drawn, for a notebook to show.
         self.pictures: list[Path] = []
         # The program's arguments as texts of the command line.
@@ -98,6 +104,7 @@ class HostRunner(HostWalk):
             self.session, module, engine, access, 0, self.write, self.warn, self.program_args, self.hosts
         )
         other.units, other.started, other.pictures = self.units, self.started, self.pictures
+        other.translations = self.translations
         other.draws = other.own_draws = self.own_draws.substream(number)
         return other
 
@@ -197,10 +204,7 @@ class HostRunner(HostWalk):
                 if isinstance(part, str)
                 else format_value((yield self.value_of(part.value)), part.format, part.span)
             )
-        if sum(map(len, pieces)) > MAX_TEXT_LENGTH:
-            message = f"this text has more than {MAX_TEXT_LENGTH:,} characters"
-            raise make_error("DL1006", message, (e.span, ""), help="a text that holds itself twice grows fast")
-        return HostValue(TextType("".join(pieces)), ())
+        return HostValue(TextType(joined_text(pieces, e.span)), ())
 
     # ---- Control flow
 
@@ -221,6 +225,9 @@ class HostRunner(HostWalk):
 
     def repeat(self, e: tree.While) -> Walk[None]:
         for count in itertools.count():
+            if (loop := self.translation(e, count)) is not None:
+                loop.run(self, count)
+                break
             if not (yield self.condition(e.condition)).number:
                 break
             self.check_step_limit(count, e)
@@ -231,11 +238,21 @@ class HostRunner(HostWalk):
         length = over.length
         assert isinstance(length, int)
         for count, item in enumerate(with_progress(over.items(), length) if shown else over.items()):
+            if not shown and (loop := self.translation(e, count, over)) is not None:
+                loop.run(self, count, rest_of(over, count))
+                break
             self.check_step_limit(count, e)
             with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
+
+    def translation(self, e: tree.Loop, count: int, over: HostIterable | None = None) -> TranslatedLoop | None:
+        """The loop from this step on as Python. Not where every statement is measured or inspected."""
+        engine = self.engine
+        if engine.profile is not None or engine.check_nans or engine.machine is not None:
+            return None
+        return self.translations.at_step(self, e, count, over) if over is None or has_plain_items(over) else None
 
     def check_step_limit(self, steps: int, e: tree.Loop) -> None:
         """Errors: DL0909 if a loop has used up its steps."""
@@ -294,6 +311,17 @@ class HostRunner(HostWalk):
             self.draws.count = after
         message = (yield self.show(e.message)) if e.message is not None else "this assertion does not hold"
         return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
+
+    def fail_assertion(self, e: tree.Assert, blocks: list[VisibleBlock]) -> None:
+        """Raise the error of an assertion that a translated loop found false, among the names in `blocks`."""
+        with ExitStack() as scopes:
+            for block in blocks:
+                scopes.enter_context(self.scope(block.block))
+                for var, value in block.names:
+                    self.bind_var(replace(var, type=value.type))
+                    self.values[var.name] = value
+            run_walk(self.asserted(e))
+        raise InternalError("an assertion that a translated loop found false holds")
 
     def split_conjunction(self, e: tree.Expr) -> list[tree.Expr]:
         """The conditions joined by `and`, if the host evaluates it itself; else the condition alone."""

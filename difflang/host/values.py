@@ -28,6 +28,9 @@ from difflang.types.language_types import (
 )
 from difflang.types.module_scope import StaticNumber
 from difflang.types.text_templates import format_error, text_template
+from difflang.types.type_errors import make_error
+
+MAX_TEXT_LENGTH = 1 << 26
 
 
 class HostValue(Struct, frozen=True, eq=False):
@@ -79,6 +82,14 @@ def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> 
         raise format_error(spec, str(error), *label) from None
 
 
+def joined_text(pieces: Sequence[str], span: Span) -> str:
+    """A text made of pieces. Errors: DL1006 if it is too long."""
+    if sum(map(len, pieces)) > MAX_TEXT_LENGTH:
+        message = f"this text has more than {MAX_TEXT_LENGTH:,} characters"
+        raise make_error("DL1006", message, (span, ""), help="a text that holds itself twice grows fast")
+    return "".join(pieces)
+
+
 def number_texts(value: HostValue, type: LangType) -> HostValue:
     """The value with its known texts turned into their numbers, where a type of the same structure has numbers."""
     kept: list[Any] | None = None if value.leaves is None else []
@@ -109,7 +120,8 @@ def number_text_types(type: LangType, target: LangType, leaves: Iterator[Any], k
 
 def known_texts(value: HostValue) -> HostValue:
     """The value with each single text known in its type; arrays of texts stay."""
-    return resolve_all_texts(value) if contains_kind(value.type, (TextType,)) else value
+    # Of a text of which nothing is known yet there is nothing to resolve.
+    return resolve_all_texts(value) if contains_kind(value.type, (TextType,)) and value.type != TextType() else value
 
 
 def resolve_texts(value: HostValue) -> HostValue:
