@@ -31,13 +31,13 @@ from difflang.host.expected_type import ExpectedType
 from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type, stack_values
 from difflang.host.match import bind_pattern, matches, possible_cases
 from difflang.host.progress_bar import with_progress
+from difflang.host.python_loops.traced_host import VisibleBlock
 from difflang.host.python_loops.translated_loop import (
     LoopCache,
     TranslatedLoop,
     has_plain_items,
     rest_of,
 )
-from difflang.host.python_loops.translator import VisibleBlock
 from difflang.host.statement_walk import HostWalk
 from difflang.host.unit_cache import UnitCache
 from difflang.host.values import HostValue, format_value, joined_text

@@ -16,8 +16,9 @@ from difflang.base.process_termination import atomic
 from difflang.elaborate.context import AlreadyReported
 from difflang.host.data.mapped_files import mapping_of
 from difflang.host.loop_iterables import HostIterable, range_numbers
+from difflang.host.python_loops.traced_host import LoopHost
 from difflang.host.python_loops.traced_values import Untranslatable, concrete, python_leaves
-from difflang.host.python_loops.translator import FailedAssertion, LoopHost, LoopTranslator
+from difflang.host.python_loops.translator import FailedAssertion, LoopTranslator
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.syntax import tree
