@@ -19,10 +19,13 @@ from difflang.base.errors import GradientMismatch, classify_error, classify_erro
 from difflang.driver.python_warnings import issue_warning
 from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
+from difflang.runtime.foreign_values import convert_foreign, is_foreign
+from difflang.syntax import tree
 from difflang.tools import trace_call as tracing
 from difflang.tools.check_grad import CheckGradOptions
 from difflang.types.function_code import LinearMapCode
 from difflang.types.language_types import ClosureType
+from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
 
@@ -85,7 +88,7 @@ class Function(InspectMixin):
             given, key = self._bind_arguments(args, kwargs)
             found = self._specialize(given)
             value = found.run(given.leaves, key)
-            if not kwargs and not self.captures:
+            if not kwargs and not self.captures and not any(map(is_foreign, args)):
                 self._dispatch.remember(found, args)
             return value
 
@@ -135,9 +138,17 @@ class Function(InspectMixin):
             named |= {n: size for n, size in self.sizes if n in self._dims}
             named = {n: named[n] for n in self.full_signature.names if n in named}
         dims = tuple((n, parse_size(n, named[n], self._dims[n])) for n in named if n in self._dims)
-        values = tuple(v for n, v in named.items() if n not in self._dims)
+        values = tuple(self._plain_value(n, v) for n, v in named.items() if n not in self._dims)
         leaves, structure = pytrees.flatten_tree((self.captures, values))
         return CallArguments(tuple(named), dims, leaves, structure, self.expected_type, self.sizes), key
+
+    def _plain_value(self, name: str, value: Any) -> Any:
+        """A value of another library as arrays. Errors: DL1206."""
+        if not is_foreign(value):
+            return value
+        parameters = [p for p in self.full_signature.parameters if p.name == name]
+        declared = parameters[0].declared_type if parameters else None
+        return convert_foreign(value, record_fields(declared, self.loaded.module), name)
 
     def _arguments_by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, in the parameters' order. Errors: DL1207."""
@@ -215,6 +226,13 @@ class Function(InspectMixin):
             return self._specialize(given).evaluation_trace(
                 given.leaves, key, tracing.TraceOptions(wrt=name, rows=rows)
             )
+
+
+def record_fields(declared: tree.TypeExpr | None, module: ModuleScope) -> list[str] | None:
+    """The fields of the record that a parameter is declared as, or an array of; None for another type."""
+    written = declared.item if isinstance(declared, tree.TypeArray) else declared
+    found = module.records.get(".".join(written.path)) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
+    return [f.name for f in found.fields] if isinstance(found, tree.Record) else None
 
 
 def wrong_call(function: Function, what: str, help: str = "") -> DifflangError:

@@ -13,6 +13,7 @@ from difflang.base.wording import count_of, with_article
 from difflang.execution.callable_graph import random_key
 from difflang.ir.tensor_types import Tensor, numpy_dtype
 from difflang.runtime import pytrees
+from difflang.runtime.foreign_values import convert_foreign, is_foreign
 from difflang.runtime.record_classes import Choice
 from difflang.runtime.value_layouts import (
     LeafLayout,
@@ -34,6 +35,8 @@ def flatten_value(layout: ValueLayout, value: Any, path: str, axes: int = 0) -> 
     Errors: DL1206 and DL1207 for a value of another structure.
     """
     inside = max(item_axes(layout), axes)
+    if is_foreign(value):
+        value = convert_foreign(value, layout.shape.fields if isinstance(layout, RecordLayout) else None, path)
     match layout:
         case RecordLayout() | UnionLayout() if is_list(value) and item_axes(layout) > axes:
             return flatten_list(layout, value, path, axes)

@@ -31,6 +31,7 @@ from difflang.bridge.nested import is_differentiable, named_leaves
 from difflang.bridge.orbax import Checkpoints
 from difflang.host.progress_bar import with_progress
 from difflang.runtime import pytrees
+from difflang.runtime.foreign_values import convert_foreign, is_foreign
 from difflang.runtime.joined_processes import current_group, lost_process_error
 from difflang.types.type_errors import make_error
 
@@ -376,7 +377,12 @@ def iterate_batches(batches: Batches, first: int, stop: int | None) -> Iterator[
         found: Iterator[Any] = (batches(k) for k in range(first, stop or 0))
     else:
         found = islice(iter(batches), first, None if stop is None else max(stop, first))
-    return (cast("tuple[Any, ...]", b) if isinstance(b, tuple) else (b,) for b in found)
+    return (tuple(map(plain, cast("Batch", b) if isinstance(b, tuple) else (b,))) for b in found)
+
+
+def plain(value: Any) -> Any:
+    """A part of a batch as JAX takes it: a tensor of another library as an array. Errors: DL1206."""
+    return convert_foreign(value, None, "a batch") if is_foreign(value) else value
 
 
 def split_differentiable(params: Any) -> tuple[Any, Any]:

@@ -111,6 +111,12 @@ def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
     return None
 
 
+def from_dlpack(tensor: Any) -> Any:
+    """The array of JAX with the numbers of a tensor of another library, on its device and without a copy."""
+    with jax.enable_x64(True):
+        return jax.dlpack.from_dlpack(tensor)
+
+
 def shape_struct_like(shape: tuple[int, ...], of: Any) -> Any:
     """A placeholder for an array of another shape with the element type of `of`."""
     dtype = of.dtype if isinstance(of, ARRAYS) else np.asarray(of).dtype
