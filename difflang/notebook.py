@@ -6,17 +6,31 @@ it is the caller.
 
 from __future__ import annotations
 
+import re
 import sys
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from difflang.api import Module
+from difflang.api.argument_types import ArgumentReader
+from difflang.api.function import Function
+from difflang.api.item_arrays import read_source
 from difflang.api.loaded_program import LoadedProgram
+from difflang.api.result_values import result_maker
 from difflang.base.diagnostics import DifflangError, render_html
-from difflang.base.errors import classify_error
+from difflang.base.errors import classify_error, classify_errors
 from difflang.base.source import Source, Span
 from difflang.cli.repl.cell_session import CellSession, MimeBundle
 from difflang.driver.interactive_session import SessionSnapshot
+from difflang.host.progress_bar import DISPLAYS
+from difflang.host.values import HostValue
+from difflang.ir.tensor_types import numpy_dtype
+from difflang.runtime import pytrees
+from difflang.runtime.foreign_values import convert_foreign
+from difflang.types.language_types import default_open_dtypes, leaf_types
+from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
 # Their frames are left out of tracebacks.
@@ -28,6 +42,8 @@ def register_magics(shell: Any) -> None:
     """Register `%%difflang` and `%difflang` in a shell, and have it display diagnostics properly."""
     session = Notebook(shell)
     setattr(shell, SESSION_ATTRIBUTE, session)
+    if hasattr(shell, "kernel"):  # not a terminal
+        DISPLAYS[:] = [session.display_named]
     shell.register_magic_function(session.cell, "cell", "difflang")
     shell.register_magic_function(session.line, "line", "difflang")
     shell.set_custom_exc((DifflangError,), show_exception)
@@ -38,6 +54,7 @@ def unregister_magics(shell: Any) -> None:
     for kind in ("cell", "line"):
         shell.magics_manager.magics[kind].pop("difflang", None)
     shell.set_custom_exc((), None)
+    DISPLAYS.clear()
     vars(shell).pop(SESSION_ATTRIBUTE, None)
 
 
@@ -55,15 +72,41 @@ class Notebook:
     def publish(self, data: MimeBundle) -> None:
         self.shell.display_pub.publish(data=data)
 
+    def display_named(self, data: MimeBundle, name: str, update: bool) -> None:
+        """Display an object under a name, or update what was displayed under it."""
+        self.shell.display_pub.publish(data=data, transient={"display_id": name}, update=update)
+
     def cell(self, line: str, cell: str) -> None:
         """Declare functions and run statements; functions, records and variants become Python names.
 
         A cell sees the declarations of earlier cells. A new declaration replaces the old one, also for functions that
-        use it.
+        use it. `%%difflang -i x,y -o z` binds Python's `x` and `y` before the cell, as `let` does, and gives Python
+        the value `z` after it.
         """
-        if line.strip():
-            raise magic_line_error(f"%%difflang {line}", len("%%difflang "))
+        taken, given = parse_magic_line(line)
+        for name, start in taken:
+            self.import_value(name, line, start)
         self.run_input(cell, 2)
+        for name, start in given:
+            self.export_value(name, line, start)
+
+    def import_value(self, name: str, line: str, start: int) -> None:
+        """Bind a value of Python in the session. Errors: DL0201, and those of arguments."""
+        if name not in self.shell.user_ns:
+            raise magic_line_error(line, start, name, "DL0201", f"Python has no `{name}`", "")
+        with classify_errors():
+            interactive = self.cells.session
+            interactive.bind_value(name, value_of_python(self.shell.user_ns[name], interactive.module, name))
+
+    def export_value(self, name: str, line: str, start: int) -> None:
+        """Give Python a value of the session. Errors: DL0201."""
+        kept = self.cells.session.snapshot()
+        value = kept.runner.values.get(name)
+        if value is None:
+            way = "functions and records are names of Python anyway" if name in self.shell.user_ns else ""
+            raise magic_line_error(line, start, name, "DL0201", f"no `let` or `var` has bound `{name}`", way)
+        loaded = self.loaded or LoadedProgram(kept.checked, "notebook", None, 0, kept)
+        self.shell.user_ns[name] = python_value(value, loaded)
 
     def line(self, line: str) -> None:
         """Run an expression, a declaration, or a command such as `:t f`, `:g f`, `:doc f`; `:help` lists them."""
@@ -109,10 +152,49 @@ class Notebook:
         self.declared = now
 
 
-def magic_line_error(text: str, start: int) -> DifflangError:
-    span = Span(Source("<cell>", text), start, len(text))
-    help = "write the program on the line below"
-    return classify_error(make_error("DL0101", "`%%difflang` takes no arguments", (span, ""), help=help))
+Names = list[tuple[str, int]]  # with the places where they begin in the line
+
+
+def parse_magic_line(line: str) -> tuple[Names, Names]:
+    """The names after `-i` and after `-o`, which commas separate. Errors: DL0101."""
+    found: dict[str, Names] = {"-i": [], "-o": []}
+    words = [(m[0], m.start()) for m in re.finditer(r"[^\s,]+", line)]
+    option = ""
+    for word, start in words:
+        if word in found:
+            option = word
+        elif option and word.isidentifier():
+            found[option].append((word, start))
+        else:
+            way = "write `%%difflang -i x,y -o z`, and the program on the line below"
+            raise magic_line_error(line, start, word, "DL0101", "these are no arguments of `%%difflang`", way)
+    return found["-i"], found["-o"]
+
+
+def magic_line_error(line: str, start: int, word: str, code: str, message: str, help: str) -> DifflangError:
+    first = len("%%difflang ")
+    span = Span(Source("<cell>", f"%%difflang {line}"), first + start, first + start + len(word))
+    return classify_error(make_error(code, message, (span, ""), help=help))
+
+
+def value_of_python(value: Any, module: ModuleScope, name: str) -> HostValue:
+    """A value of Python as one of the host; a number of Python has a default type. Errors: DL12."""
+    if isinstance(value, float):
+        value = np.asarray(value, numpy_dtype(module.default_float))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = np.asarray(value, np.int32)
+    leaves, structure = pytrees.flatten_tree(convert_foreign(value, None, name))
+    reader = ArgumentReader(module)
+    type = default_open_dtypes(reader.plain(pytrees.tree_of_slots(leaves, structure), name))
+    arrays = zip(reader.leaf_order, leaf_types(type), strict=True)
+    # Copies: Python may change its arrays.
+    return HostValue(type, tuple([np.array(read_source(source, leaves, t)) for source, t in arrays]))
+
+
+def python_value(value: HostValue, loaded: LoadedProgram) -> Any:
+    """A value of the host as results of functions are: arrays of JAX, and records as their classes."""
+    build = result_maker(value.type, loaded.records, lambda type, leaves: Function(loaded, type, leaves))
+    return build(iter([pytrees.to_device(np.asarray(leaf)) for leaf in value.leaves or ()]))
 
 
 def show_exception(

@@ -14,6 +14,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.errors import classify_error
 from difflang.cli.repl.cell_session import CellSession, MimeBundle
 from difflang.cli.repl.session import CompilerLoader
+from difflang.host.progress_bar import DISPLAYS
 from difflang.syntax.repl_input import is_command, is_complete, next_indentation, strip_prompts
 from difflang.tools.completion_candidates import complete
 
@@ -53,6 +54,7 @@ class DifflangKernel(Kernel):
             loader=CompilerLoader("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
         )
         self.silent = False
+        DISPLAYS[:] = [self.display_named]
         # Import the compiler while the front end connects.
         self.cells.loader.start()
 
@@ -66,6 +68,11 @@ class DifflangKernel(Kernel):
 
     def display(self, data: MimeBundle) -> None:
         self.publish_message("display_data", data=data, metadata={})
+
+    def display_named(self, data: MimeBundle, name: str, update: bool) -> None:
+        """Display an object under a name, or update what was displayed under it."""
+        kind = "update_display_data" if update else "display_data"
+        self.publish_message(kind, data=data, metadata={}, transient={"display_id": name})
 
     async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> Reply:
         """Run a cell; an error is reported and leaves the session unchanged."""

@@ -129,6 +129,14 @@ class InteractiveSession:
             self.reset_elaboration()
             raise
 
+    def bind_value(self, name: str, value: HostValue) -> None:
+        """Bind a name to a value from outside, as a `let` of an input does. Errors: DL01 for what is no name."""
+        items = self.parsed(f"let {name} = 0")
+        self.past.append(self.state())
+        self.inputs += (f"# {name} is a value from outside",)
+        self.unbind_names(items)
+        self.runner.bind_name(name, value, False, items[0].span)
+
     def verify_rules(self, items: tuple[tree.Item, ...]) -> None:
         """Errors: those of new rules that differ from their functions."""
         if rules := [item for item in items if isinstance(item, tree.Rule)]:

@@ -1,17 +1,51 @@
-"""Progress bar of host loops with rate and remaining time, on stderr if it is a terminal."""
+"""Progress bar of loops with rate and remaining time: on stderr if it is a terminal, and in a notebook."""
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
+# Shows an object in several formats under a name, at first or in place of what it showed before under that name.
+Display = Callable[[dict[str, str], str, bool], None]
+DISPLAYS: list[Display] = []  # that of the notebook, if this process serves one
+BAR_NAMES = (f"difflang-progress-{number}" for number in itertools.count())
+INTERVAL = 0.1  # seconds between two updates in a notebook
 
 
 def with_progress(items: Iterator[T], length: int) -> Iterator[T]:
-    """The items one by one, with a progress bar if there is a terminal."""
+    """The items one by one, with a progress bar if there is a notebook or a terminal."""
+    if length and DISPLAYS:
+        return notebook_bar(items, length, DISPLAYS[-1])
     return progress_bar(items, length) if length and sys.stderr.isatty() else items
+
+
+def notebook_bar(items: Iterator[T], length: int, display: Display) -> Iterator[T]:
+    name, begun, count = next(BAR_NAMES), time.perf_counter(), 0
+    shown = begun
+    display(bar_bundle(0, length, 0.0), name, False)
+    try:
+        for count, item in enumerate(items, 1):
+            yield item
+            now = time.perf_counter()
+            if now - shown >= INTERVAL:
+                shown = now
+                display(bar_bundle(count, length, now - begun), name, True)
+    finally:
+        display(bar_bundle(count, length, time.perf_counter() - begun), name, True)
+
+
+def bar_bundle(count: int, length: int, seconds: float) -> dict[str, str]:
+    """A bar as text and as HTML."""
+    text = f"{count}/{length}"
+    if count and seconds:
+        text += f"  {format_rate(count / seconds)}  {seconds:.0f} s"
+        text += f", {seconds / count * (length - count):.0f} s left" if count < length else ""
+    bar = f'<progress max="{length}" value="{count}" style="width: 40%"></progress> <code>{text}</code>'
+    return {"text/plain": text, "text/html": bar}
 
 
 def progress_bar(items: Iterator[T], length: int) -> Iterator[T]:

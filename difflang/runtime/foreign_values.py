@@ -77,7 +77,8 @@ def refuse_missing(value: Any, path: str) -> None:
 def from_dlpack(value: Any, path: str) -> Any:
     """A tensor on its device. Errors: DL1206 where its library or JAX refuses, as for one that requires a gradient."""
     try:
-        return pytrees.from_dlpack(value)
+        # JAX takes no strides.
+        return pytrees.from_dlpack(value.contiguous() if hasattr(value, "contiguous") else value)
     except (BufferError, RuntimeError, ValueError, TypeError) as error:
         why = str(error).partition("\n")[0]
         message = f"`{path}`: {with_article(type(value).__name__)} cannot be passed by DLPack: {why}"

@@ -124,7 +124,7 @@ def test_commands_on_a_line(shell: Shell) -> None:
     found = shell.run("%%difflang\nlet a = 1.5\n:t twice\n\nlet b = a + missing")
     assert "--> In[10]:5:" in found.bundles[0]["text/plain"]
     assert "needs a terminal" in str(shell.run("%difflang :edit twice").error)
-    assert "takes no arguments" in str(shell.run("%%difflang twice\n1").error)
+    assert "these are no arguments" in str(shell.run("%%difflang twice\n1").error)
 
 
 @pytest.mark.nightly
@@ -162,3 +162,48 @@ def test_a_cell_that_imports_and_one_that_fails_half_way(shell: Shell) -> None:
     assert shell.run("%difflang a").text == "1.5  : f32\n", "what was done before it failed is kept"
     assert shell.run("%difflang b").error is not None
     assert abs(float(shell.names["root"](9.0)) - 3.0) < 1e-6
+
+
+def test_values_of_python_come_in_and_values_of_a_cell_go_out(shell: Shell) -> None:
+    shell.run("import numpy as np\nx = np.array([1.0, 2.0, 3.0])\nn, rate, name = 3, 0.5, 'first'")
+    found = shell.run(
+        "%%difflang -i x,n -i rate name -o y, z\nrecord Pair { a: f64[3], k: i32 }\n"
+        "let y = 2.0 * x\nlet z = Pair(a = y, k = n + i32(2.0 * rate))\nprint(n, rate, name)"
+    )
+    assert found.error is None and found.text == "3 0.5 first\n"
+    assert np.array_equal(shell.names["y"], [2, 4, 6]) and shell.names["z"].k == 4
+    assert isinstance(shell.names["z"], shell.names["Pair"])
+    shell.run("x[0] = 9.0")
+    assert shell.run("%difflang x[0]").text == "1.0  : f64\n", "a value does not change"
+    assert shell.run("%%difflang -i z -o w\nlet w = z.a[1]").error is None and float(shell.names["w"]) == 4.0
+    shell.run("%difflang :undo")
+    assert shell.run("%difflang w").error is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("-i nope", "Python has no `nope`"),
+        ("-o nope", "no `let` or `var` has bound `nope`"),
+        ("x", "these are no arguments of `%%difflang`"),
+        ("-i 3", "these are no arguments of `%%difflang`"),
+        ("-i thing", "`thing`"),
+    ],
+)
+def test_names_that_do_not_come_in_or_go_out(shell: Shell, line: str, said: str) -> None:
+    shell.run("thing = object()")
+    found = shell.run(f"%%difflang {line}\nlet q = 1")
+    assert isinstance(found.error, difflang.DifflangError) and said in str(found.error)
+
+
+def test_a_loop_shows_its_progress_in_a_notebook(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("difflang.host.progress_bar.INTERVAL", 0.0)
+    shell.run("%unload_ext difflang")
+    monkeypatch.setattr(shell.shell, "kernel", object(), raising=False)
+    shell.run("%load_ext difflang")
+    try:
+        found = shell.run("%%difflang\nfor i in progress(0..3) { if i == 2 { break } }")
+        assert [b["text/plain"][:3] for b in found.bundles] == ["0/3", "1/3", "2/3", "3/3"]
+        assert 'value="3"' in found.bundles[-1]["text/html"]
+    finally:
+        shell.run("%unload_ext difflang")
