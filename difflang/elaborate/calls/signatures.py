@@ -239,7 +239,7 @@ def argument_mismatch_error(
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "it comes from here"))
     way, fixes = vector_help(decl, param) or argument_kind_help(param.type, term, span), tuple[Fix, ...]()
-    way = way or array_of_items_help(param.type, type_of(term), span)
+    way = way or array_of_items_help(param.type, type_of(term), span) or batch_size_help(param.type, found)
     if (
         isinstance(term, Array)
         and not isinstance(prune_dtype(term.tensor.dtype), DTypeVar)
@@ -253,6 +253,14 @@ def argument_mismatch_error(
             way = f"there is no implicit conversion: {way}"
     message = f"the argument `{param.name}` of `{decl.name}` has the wrong type"
     return make_error("DL0304", message, *labels, help=way, fixes=fixes)
+
+
+def batch_size_help(written: tree.TypeExpr, found: str) -> str:
+    """A help text for a batch of the host, whose size is called so, where a number of rows is declared."""
+    rows = written.args[0] if isinstance(written, tree.TypeApply) and written.args else None
+    if not isinstance(rows, tree.TypeInt) or "rows of line" not in found:
+        return ""
+    return "the last batch may have fewer rows: leave it out by `drop_last = true`, or declare any number of rows"
 
 
 def argument_kind_help(written: tree.TypeExpr, term: Term, span: Span) -> str:

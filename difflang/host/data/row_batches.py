@@ -7,14 +7,17 @@ memory anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
 from difflang.host.data.mapped_files import mapping_of, read_mapped_rows
 from difflang.host.data.numpy_files import aligned_bytes
@@ -78,8 +81,21 @@ class RowBatches(Struct, frozen=True, eq=False):
         numbers = (np.cumsum(lengths) - lengths) * self.row_bytes // WINDOW_BYTES
         for number in np.unique(numbers):
             ranges = merged_ranges(blocks[numbers == number])
-            arrays = tuple([read_ranges(x, ranges, self.span) for x in self.arrays])
+            with label_errors(self.span):
+                arrays = tuple([read_ranges(x, ranges, self.span) for x in self.arrays])
             yield RowWindow(arrays, shuffle.permutation(len(arrays[0])) if shuffle is not None else None)
+
+
+@contextmanager
+def label_errors(span: Span) -> Generator[None]:
+    """Say in an error, which names where a file was opened, also where its rows are used."""
+    try:
+        yield
+    except DifflangError as error:
+        first, *rest = error.diagnostics
+        if all(label.span != span for label in first.labels):
+            first = replace(first, labels=(*first.labels, Label(span, "its rows are used here")))
+        raise DifflangError(first, *rest) from None
 
 
 class RowWindow(Struct, frozen=True, eq=False):

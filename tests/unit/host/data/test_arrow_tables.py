@@ -218,6 +218,10 @@ print(sort(reshape(days, [-1])))
             "m.parquet: row 9: column `x`: there is no value",
         ),
         (
+            'record R { x: f64 }\nlet t: R[n] = open_parquet("m.parquet")\nfor b in batches(t, 5) { print(sum(b.x)) }',
+            "its rows are used here",
+        ),
+        (
             'enum K { Old }\nrecord R { kind: K }\nlet t: R[n] = open_parquet("m.parquet")\nprint(t.kind[0])',
             'contains "New" for `kind`, not a variant of K: Old',
         ),

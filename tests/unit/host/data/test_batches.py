@@ -160,6 +160,10 @@ def test_a_file_that_shrinks_while_it_is_read(folder: Path, monkeypatch: pytest.
         ("for b in batches(x) {}", "usage of `batches`"),
         ("for b in batches(x, 3, shufle = true) {}", "did you mean `shuffle`"),
         ("for b in batches((x, x[..99]), 3) {}", "must have the same length"),
+        (
+            "fn f(a: f32[9, 3]) -> f32 = sum(a)\nfor b in batches(x, 9) { print(f(b)) }",
+            "leave it out by `drop_last = true`",
+        ),
         ("let b = batches(x, 3)", "`batches` can only be used in the header of a loop"),
         (
             "fn f(a: f32[m, 4]) -> f32 = sum(a)\nfor b in batches(x, 9) { print(f(b)) }",
