@@ -47,6 +47,14 @@ def test_a_gradient_is_exported(file: Path, tmp_path: Path) -> None:
     assert float(f(3.0)) == 6.0 and f.__name__ == "grad_g" and b"x * x" not in out.read_bytes()
 
 
+def test_sizes_may_be_symbolic(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "f.dflx"
+    result = export(file, ":f", "--symbolic", "n", "-o", out)
+    assert result.exit_code == 0 and "for no platform" in result.output
+    f = difflang.runtime.load(out)
+    assert [float(f(np.ones(n, np.float32), 1.0)) for n in (1, 4)] == [2.0, 8.0]
+
+
 def test_stablehlo_alone(file: Path, tmp_path: Path) -> None:
     text, code = tmp_path / "g.mlir", tmp_path / "g.mlirbc"
     assert export(file, ":g", "--stablehlo", "cuda", "-o", text).exit_code == 0
@@ -65,6 +73,8 @@ WRONG = [
     (":g", ["--platform", "cpus"], 2, "Did you mean 'cpu'"),
     (":g", ["--platform", "none", "--platform", "cpu"], 2, "excludes other platforms"),
     (":g", ["--stablehlo", "cpu", "--no-source"], 2, "--stablehlo requires"),
+    (":f", ["--symbolic", "m"], 2, "has no size `m`"),
+    (":f", ["--symbolic", "n", "--platform", "cpu"], 1, "StableHLO is for sizes that are numbers"),
     (":says", [], 1, "DL1240"),
     (":h", [], 1, "DL0322"),
 ]
