@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,9 +18,20 @@ from difflang.elaborate.trampoline import run_walk
 from difflang.host.compiled_units import host_context
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim
-from difflang.types.language_types import ClosureType, LangType, default_open_dtypes, leaf_types, show_type
+from difflang.types.language_types import (
+    ClosureType,
+    LangType,
+    RecordType,
+    SumType,
+    TextType,
+    TupleType,
+    VariantType,
+    default_open_dtypes,
+    leaf_types,
+    show_type,
+)
 from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
-from difflang.types.type_errors import make_error
+from difflang.types.type_errors import DeferCheck, make_error
 
 
 class CallArgument(Struct, frozen=True):
@@ -67,9 +78,39 @@ def elaborate_call(
         return replace(entry, warnings=tuple(session.diagnostics[reported:]))
     except AlreadyReported:
         raise DifflangError(*session.diagnostics[reported:]) from None
+    except DeferCheck:  # it asks for a text of which only the type is known
+        refuse_unknown_texts(arguments)
+        raise
     finally:
         del session.diagnostics[reported:]
         session.errors = errors
+
+
+def refuse_unknown_texts(arguments: Sequence[CallArgument]) -> None:
+    """Errors: DL1210 if an argument holds a text of which only the type is known."""
+    for argument in arguments:
+        for path in unknown_texts(argument.type, argument.name):
+            message = f"`{path}` is a text that is not given, and a program is made for the texts that it gets"
+            way = "give a parameter that is a text, `--arg kind=linear`; from Python, pass the values of the arguments"
+            raise make_error("DL1210", message, help=way)
+
+
+def unknown_texts(type: LangType, path: str) -> Iterator[str]:
+    """Where a value of this type holds a text of which only the type is known."""
+    match type:
+        case TextType(value=None, number=None, parts=()):
+            yield path
+        case TupleType(items=items):
+            for i, item in enumerate(items):
+                yield from unknown_texts(item, f"{path}.{i}")
+        case RecordType() | VariantType():
+            for name, inner in zip(type.names, type.fields, strict=True):
+                yield from unknown_texts(inner, f"{path}.{name}")
+        case SumType():
+            for option in type.options:
+                yield from unknown_texts(option, path)
+        case _:
+            pass
 
 
 def refuse_demand(number: HostNumber) -> Dim:

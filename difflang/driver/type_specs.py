@@ -55,6 +55,12 @@ def invalid_type_error(text: str, why: str = "") -> DifflangError:
     return make_error("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
 
 
+def is_text(decl: tree.Fn, name: str) -> bool:
+    """Whether a parameter of a function is a text."""
+    types = [p.type for p in decl.params if p.name == name]
+    return len(types) == 1 and isinstance(types[0], tree.TypeName) and types[0].path == ("str",)
+
+
 def declared_arguments(
     module: ModuleScope,
     decl: tree.Fn,
@@ -64,8 +70,8 @@ def declared_arguments(
     *,
     functions: bool = False,
 ) -> tuple[CallArgument, ...]:
-    """The arguments of a function by its declaration. `argument_specs` gives types by parameter or generic name, and
-    numbers by size name.
+    """The arguments of a function by its declaration. `argument_specs` gives types by parameter or generic name,
+    numbers by size name, and texts.
 
     `bound` binds names in its types that the specs leave open. `option` is the prefix of a spec in messages. With
     `functions` a function argument may be known by its type only.
@@ -87,6 +93,8 @@ def declared_arguments(
             listed = " and ".join(part for part in parts if part) or "none"
             raise make_error("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
                           help=f"did you mean `{near}`?" if near else f"it has {listed}")  # fmt: skip
+        elif is_text(decl, name):
+            types[name] = TextType(text)
         elif name not in annotations.bound:
             types[name] = check_argument_type(decl, name, parse_type(text, module), annotations)
     annotations.bound = {**(bound or {}), **annotations.bound}

@@ -129,10 +129,10 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         if name not in self.named:
             return False
         value, span = self.named[name]
-        # During checking a flag has a type but no value.
+        # While the program is checked, only a literal has a value.
         if not isinstance(value.type, Tensor) or value.type.shape or value.type.dtype.name != "bool":
             raise self.usage_error(span, f"this is {show_type(value.type)}, but a bool is required")
-        return value.leaves is not None and bool(value.number)
+        return bool(value.number) if value.leaves is not None else value.static is True
 
 
 HOST_BUILTINS: dict[str, HostBuiltin] = {}

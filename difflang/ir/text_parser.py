@@ -312,26 +312,29 @@ class IrTextParser:
         return Tensor(DTYPES[text], shape)
 
     def dim(self) -> Dim:
-        """A sum of products, then maybe `// divisor`."""
+        """A sum of products and quotients: `//` binds as `*` does."""
         total = -self.product() if self.skip("-") else self.product()
-        while not self.skip("//"):
+        while True:
             if self.skip("+"):
                 total = total + self.product()
             elif self.skip("-"):
                 total = total - self.product()
             else:
                 return total
-        at = self.at
-        divisor = self.product()
-        if divisor == 0:
-            self.fail("division of a size by zero", at)
-        return floor_div(total, divisor)
 
     def product(self) -> Dim:
         product = self.factor()
-        while self.skip("*"):
-            product = product * self.factor()
-        return product
+        while True:
+            at = self.at + 1
+            if self.skip("*"):
+                product = product * self.factor()
+            elif self.skip("//"):
+                divisor = self.factor()
+                if divisor == 0:
+                    self.fail("division of a size by zero", at)
+                product = floor_div(product, divisor)
+            else:
+                return product
 
     def factor(self) -> Dim:
         kind, text, _ = self.tokens[self.at]

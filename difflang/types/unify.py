@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflang.ir.op import STRICT_SOLVER, TypeMismatch
 from difflang.ir.size_equality import SizeCondition, always_equal, differing_numbers
 from difflang.ir.symbolic_dims import Dim, Poly, has_floor_div
-from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, FLOATS, REAL_DTYPE_OF, DType, Tensor
+from difflang.ir.tensor_types import BOOL, C64, COMPLEX_DTYPE_OF, COMPLEXES, FLOATS, REAL_DTYPE_OF, DType, Tensor
 from difflang.types.dtype_variables import DTypeParam, DTypeVar, default_dtype, dtype_text, prune_dtype
 from difflang.types.language_types import (
     AxisSpread,
@@ -227,7 +227,9 @@ def unify_dtypes(a: DType, b: DType) -> bool:
     if isinstance(b, DTypeVar):
         # Two open types become one: `a` is solved by `b`, which keeps the common candidates.
         common = [c for c in a.candidates if c in b.candidates]
-        wanted = [d for d in (b.default, a.default) if d in common]
+        # That of a list without items is any type: what it is joined with decides.
+        sides = [v.default for v in (b, a) if BOOL not in v.candidates] or [b.default]
+        wanted = [d for d in sides if d in common]
         if not narrow_candidates(b, common):
             return False
         # Literals of files with different default floats: the wider default wins.

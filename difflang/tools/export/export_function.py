@@ -16,7 +16,7 @@ from difflang.base.error_codes import suggestion
 from difflang.base.source import NO_SPAN, Source, Span
 from difflang.base.source_files import write_or_report
 from difflang.driver.checked_program import CheckedProgram
-from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, refuse_unknown_texts
 from difflang.driver.run_program import load_values
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
@@ -292,6 +292,7 @@ def elaborate_export(
     name = decl.name if options.wrt is None else f"grad_{decl.name}"
     sizes = symbolic_sizes(decl, options.symbolic)
     arguments = declared_arguments(checked.module, decl, options.argument_specs, sizes)
+    refuse_unknown_texts(arguments)
     made = elaborate_function(session, checked.module, decl, options.wrt, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]

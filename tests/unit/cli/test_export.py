@@ -100,3 +100,32 @@ def test_without_flatbuffers(file: Path, tmp_path: Path, monkeypatch: pytest.Mon
     result = export(file, ":g", "-o", tmp_path / "g.dflx")
     assert result.exit_code == 1 and "pip install 'difflang[export]'" in result.output
     assert export(file, ":g", "-o", tmp_path / "g.dflx", "--platform", "none").exit_code == 0
+
+
+TEXTS = """record N { w: f32[2], name: str }
+fn told(m: N, x: f32[n, 2]) -> f32[n] = if m.name == "a" { x @ m.w } else { 2.0 * (x @ m.w) }
+fn unused(m: N, x: f32[n, 2]) -> f32[n] = x @ m.w
+fn chosen(x: f32[n], kind: str) -> f32[n] = if kind == "a" { x } else { 2.0 * x }
+fn halves(x: f32[n]) -> (f32, f32[n - n // 2]) = (x[n // 2], x[n // 2..])
+"""
+
+
+def test_texts_of_an_export_are_given(tmp_path: Path) -> None:
+    path, out = tmp_path / "texts.dfl", tmp_path / "f.dflx"
+    path.write_text(TEXTS)
+    for entry in (":told", ":unused"):
+        result = export(path, entry, "--arg", "n=3", "-o", out)
+        assert result.exit_code == 2 and "`m.name` is a text that is not given" in result.output
+    assert export(path, ":chosen", "--arg", "kind=b", "--symbolic", "n", "-o", out).exit_code == 0
+    np.testing.assert_array_equal(difflang.runtime.load(out)(np.ones(3, np.float32), "b"), [2, 2, 2])
+
+
+def test_symbolic_sizes_are_divided(tmp_path: Path) -> None:
+    path, out = tmp_path / "texts.dfl", tmp_path / "f.dflx"
+    path.write_text(TEXTS)
+    assert export(path, ":halves", "--symbolic", "n", "-o", out).exit_code == 0
+    for n in (1, 4, 5):
+        x = np.arange(n, dtype=np.float32)
+        middle, rest = difflang.runtime.load(out)(x)
+        assert middle == x[n // 2]
+        np.testing.assert_array_equal(rest, x[n // 2 :])

@@ -14,9 +14,9 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.json_codec import RENAMED_ATTRS, RENAMED_OPS, graph_from_json, graph_to_json
 from difflang.ir.op import OPS, Inactive, Op
 from difflang.ir.structural_equality import graphs_equal
-from difflang.ir.symbolic_dims import FloorDiv, atom_dim, dim_name
+from difflang.ir.symbolic_dims import FloorDiv, Poly, atom_dim, dim_name
 from difflang.ir.tensor_types import C64, F32, I32, History, Tensor
-from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_parser import dim_from_text, graph_from_text
 from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
 from support.graphs import arguments, bits, random_graph
@@ -255,3 +255,13 @@ def test_printing_and_reading_are_linear() -> None:
         return work(lambda: (graph_from_text(graph_to_text(graph)), graph_from_json(graph_to_json(graph))))
 
     assert both(8_000) < 4.2 * both(2_000)
+
+
+N, M = dim_name("n"), dim_name("m")
+
+
+@pytest.mark.parametrize(
+    "size", [N // 2, N // 2 + 1, N - N // 2, (N - 1) // 2, N * 9 // 10, N % 3, (N // 2) * (M // 4), N // M - 2 * M]
+)
+def test_a_size_is_read_as_it_is_written(size: Poly) -> None:
+    assert dim_from_text(str(size)) == size

@@ -166,6 +166,9 @@ def test_a_list_without_items_is_of_any_element_type() -> None:
     source = "let a: i32[0] = []\nlet b: bool[0] = []\nlet c: c64[0] = []\nfn f(x: i32[n]) -> i32 = sum(x)\n"
     said = "print(a, b, c, [], sum([]), concat([], [1, 2]), concat([], [true]), [] + 1.0, f([]), any([]))\n"
     assert ran(source + said)[1] == ["[] [] [] [] 0.0 [1, 2] [true] [] 0 false"]
+    assert ran("print(concat([16777217], []), concat([], [16777217]), concat([1.5], []))\n")[1] == [
+        "[16777217] [16777217] [1.5]"
+    ]
 
 
 def test_a_whole_bf16_is_printed_as_a_float() -> None:

@@ -56,7 +56,8 @@ def test_a_loop_over_batches(folder: Path) -> None:
     program = """let x: f32[n, d] = open_npy("a.npy")
 let y: f32[n] = [for row in x => row[0]]
 for (i, (b, z)) in enumerate(batches((x, y), 40)) { print(i, sum(b), max(abs(b[.., 0] - z)), z[0]) }
-for b in batches(x, 40, drop_last = true) { print(sum(b)) }
+fn total(b: f32[40, d]) -> f32 = sum(b)
+for b in batches(x, 40, drop_last = true) { print(total(b)) }
 let means = for b in batches(y, 50) { yield mean(b) }
 print(means)
 """
