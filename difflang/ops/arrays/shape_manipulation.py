@@ -13,6 +13,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
 from difflang.ops.batching_rules import BatchedFunction, broadcast_all
+from difflang.ops.device_regions import whole_axes
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
     OpExample,
@@ -345,9 +346,13 @@ def pad_value_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: 
 
 
 def pad_lower(jax: Jax, x: JaxArray, v: JaxArray, *, low: Ints, high: Ints, interior: Ints) -> JaxArray:
-    """Elements are added, then removed: there is no code for the CPU that does both at once."""
+    """Elements are added, then removed: there is no code for the CPU that does both at once.
+
+    What is added between elements XLA's partitioner puts in wrong places of an array that is split.
+    """
     added = [(max(a, 0), max(b, 0), i) for a, b, i in zip(low, high, interior, strict=True)]
-    wide = jax.lax.pad(x, v, added)
+    spread = [a for a, count in enumerate(interior) if count]
+    wide = whole_axes(jax, jax.lax.pad(whole_axes(jax, x, spread), v, added), spread)
     if min((*low, *high), default=0) >= 0:
         return wide
     stops = [n - max(-b, 0) for n, b in zip(wide.shape, high, strict=True)]

@@ -50,6 +50,16 @@ def test_an_extremum_along_a_split_axis() -> None:
     np.testing.assert_allclose(jax.block_until_ready(m.weights(put(ROWS, "data"))), m.weights(ROWS), rtol=1e-6)
 
 
+def test_the_gradient_of_every_second_row() -> None:
+    """XLA's partitioner writes what is padded between the rows of an array that is split to wrong places."""
+    f = difflang.loads("axes data\nfn f(x: f32[6 @data, d]) -> f32[3, d] = x[0..6 by 2]").f
+    mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    x, ct = put(ROWS[:6], None, mesh=mesh), put(1.0 + ROWS[:3], None, mesh=mesh)
+    slope = np.asarray(jax.block_until_ready(jax.vjp(f, x)[1](ct)[0]))
+    np.testing.assert_array_equal(slope[::2], ct)
+    np.testing.assert_array_equal(slope[1::2], 0)
+
+
 def test_an_array_put_on_another_device_stays_there() -> None:
     f = difflang.loads("fn f(x: f32[n]) -> f32 = sum(x^2)").f
     there = jax.device_put(X, jax.devices()[3])
