@@ -27,6 +27,8 @@ def body_params(eqn: Any, inner: Any, reads: list[Parts]) -> list[tuple[Any, lis
             return [(body.jaxpr, reads[: consts + carry] + [split(each[1:]) for each in reads[consts + carry :]])]
         case "cond", {"branches": branches}:
             return [(branch.jaxpr, reads[1:]) for branch in branches]
+        case "shard_map", _ if inner is not None:
+            return [(inner, [()] * len(reads))]  # its arrays are those of one device
         case _:
             return [] if inner is None else [(inner, reads)]
 
@@ -53,6 +55,9 @@ def result_parts(
     name = eqn.primitive.name
     if name == "sharding_constraint":
         return [constraint_parts(eqn, reads[0])]
+    if name == "shard_map":
+        specs = zip(eqn.params["out_specs"], eqn.outvars, strict=True)
+        return [spec_parts(spec, eqn.params["mesh"], (1,) * len(v.aval.shape)) for spec, v in specs]
     if bodies:
         first = eqn.params["num_carry"] if name == "scan" else len(bodies[-1])
         return [each if i < first else (1, *each) * bool(each) for i, each in enumerate(bodies[-1])]
@@ -96,12 +101,16 @@ def pinned_parts(jaxpr: Any) -> dict[Any, Parts]:
 def constraint_parts(eqn: Any, given: Parts) -> Parts:
     """The parts that a constraint asks for; along axes that it leaves open as given."""
     sharding, rank = eqn.params["sharding"], len(eqn.outvars[0].aval.shape)
-    spec = [*sharding.spec, *[None] * (rank - len(sharding.spec))]
+    return spec_parts(sharding.spec, sharding.mesh, given or (1,) * rank)
+
+
+def spec_parts(spec: PartitionSpec, mesh: Any, given: Parts) -> Parts:
+    """The parts that a spec asks for; along axes that it leaves open as given."""
     found: list[int] = []
-    for entry, before in zip(spec, given or (1,) * rank, strict=True):
+    for entry, before in zip([*spec, *[None] * (len(given) - len(spec))], given, strict=True):
         axes = entry if isinstance(entry, tuple) else (entry,) if isinstance(entry, str) else ()
         is_open = entry is PartitionSpec.UNCONSTRAINED
-        found.append(before if is_open else prod([sharding.mesh.shape[a] for a in axes]))
+        found.append(before if is_open else prod([mesh.shape[a] for a in axes]))
     return split(tuple(found))
 
 

@@ -17,6 +17,7 @@ from difflang.passes.pipelines import (
     OPTIMIZE_FULLY,
     PREPARE,
     PREPARE_KEEPING_LOOPS,
+    TILE,
     Pass,
     Pipeline,
     Step,
@@ -32,12 +33,13 @@ ON_ONE_DEVICE = Pass(drop_placements, "arrays that are split over devices are wh
 COMPILE_ON_MESH = Pipeline(
     "compile on a mesh",
     "the same for a mesh of devices",
-    (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
+    # Tiles of an axis that is split would be sent.
+    tuple([step for step in (*PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps) if step.of is not TILE]),
 )
 COMPILE = Pipeline(
     "compile",
     "from an elaborated graph to the one that is lowered",
-    (Step(ON_ONE_DEVICE), *COMPILE_ON_MESH.steps),
+    (Step(ON_ONE_DEVICE), *PREPARE.steps, Step(DIFFERENTIATE), *OPTIMIZE_FULLY.steps),
 )
 INTERPRET = Pipeline(
     "interpret",

@@ -21,7 +21,8 @@ class AxisNames(StrictTypeSolver):
         self.eqn = eqn
         self.parents: dict[str, str] = {}
         self.numbers: dict[str, Dim] = {}
-        self.operands = [self.named(v.type, k) for k, v in enumerate(eqn.operands)]
+        whole = 2 if "whole matrices" in eqn.op.traits else 0  # last axes that keep their sizes
+        self.operands = [self.named(v.type, k, whole) for k, v in enumerate(eqn.operands)]
         self.attrs = {n: self.named_attr(n, x) for n, x in eqn.attrs.items()}
         self.types: Sequence[Type] | None = None  # of the results
         try:
@@ -47,15 +48,23 @@ class AxisNames(StrictTypeSolver):
         same = isinstance(first, Tensor) and first.rank == type.rank and first.shape[axis] == type.shape[axis]
         return self.root(axis_name(0, axis)) if same else ""
 
-    def named(self, type: Type, operand: int) -> Type:
+    def named(self, type: Type, operand: int, whole: int) -> Type:
         if not isinstance(type, Tensor):
             return type
-        return Tensor(type.dtype, tuple([self.new(axis_name(operand, i), n) for i, n in enumerate(type.shape)]))
+        named = [self.new(axis_name(operand, i), n) for i, n in enumerate(type.shape[: max(type.rank - whole, 0)])]
+        return Tensor(type.dtype, (*named, *type.shape[len(named) :]))
 
     def named_attr(self, name: str, value: Attr) -> Attr:
         if name not in SIZE_ATTRS or not isinstance(value, tuple):
             return value
-        return tuple([self.new(f"{name} {i:02}", n) if isinstance(n, (int, Poly)) else n for i, n in enumerate(value)])
+        return tuple(
+            [self.new(attr_name(name, i), n) if isinstance(n, (int, Poly)) else n for i, n in enumerate(value)]
+        )
+
+    def of_attr(self, name: str) -> list[str]:
+        """For each size in an attribute its name."""
+        value = self.eqn.attrs[name]
+        return [self.root(attr_name(name, i)) for i in range(len(value))] if isinstance(value, tuple) else []
 
     def new(self, name: str, size: Dim) -> Dim:
         if size == 1:
@@ -112,6 +121,10 @@ class AxisNames(StrictTypeSolver):
 def axis_name(operand: int, axis: int) -> str:
     # Names are sorted where they are multiplied, and stay in the order of the axes.
     return f"operand {operand:02} {axis:02}"
+
+
+def attr_name(attr: str, axis: int) -> str:
+    return f"{attr} {axis:02}"
 
 
 def factor_names(size: Dim) -> list[str]:

@@ -14,17 +14,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import NeighbourExchange, Placement
+from difflang.ir.op import AxisPermutation, NeighbourExchange, Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
+from difflang.ops.arrays.axis_reductions import reduce_all, reduce_any, reduce_max, reduce_min, reduce_prod, reduce_sum
 from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.reshard import ANY, Along, Split
+from difflang.ops.arrays.resplit import ReshardingStep, resharding_steps
+from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.derivative_operators import jvp, vjp
+from difflang.ops.control.on_devices import READS, WRITES, cut_axes
 from difflang.ops.signal.convolution import conv
-from difflang.sharding.axis_names import AxisNames, axis_name
+from difflang.sharding.axis_names import SIZE_ATTRS, AxisNames, axis_name
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.region_splits import (
     alone,
@@ -33,12 +37,16 @@ from difflang.sharding.region_splits import (
     joined,
     lane,
     region_params,
+    region_results,
     returned,
     runs_by_device,
     steps_of,
+    stores_states,
     whole_split,
 )
 
+MOVES = {"all-gather": "made whole", "all-to-all": "split another way", "collective-permute": "on other devices"}
+REDUCTIONS = (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all)
 OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 IN_JAX = (
     "an argument can be put whole on every device before the call: `jax.sharding.reshard(x, P())`",
@@ -71,6 +79,14 @@ def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]
     return MeshSplits(mesh, strict=True).of_graph(note_index_positions(graph), params)
 
 
+class RegionSplits(Struct, frozen=True):
+    """How a region's results are split, what devices exchange in it, and into which split it brings params at first."""
+
+    results: list[Split]
+    moves: list[PredictedCollective]
+    params: list[Split | None]
+
+
 class MeshSplits:
     """Splits over one mesh, whose axes have these sizes. `moves` are the exchanges of the graph gone through last.
 
@@ -84,16 +100,22 @@ class MeshSplits:
         self.moves: list[PredictedCollective] = []
         self.starts: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions take their operands
         self.by_device: dict[Eqn, Along] = {}  # along what instances are split that each device runs by itself
-        self.taken: dict[Eqn, list[Split]] = {}  # how other equations take their operands
+        self.returns: dict[Eqn, dict[RegionSlot, Split]] = {}  # how regions give back their results
+        self.taken: dict[Eqn, list[Split]] = {}  # how equations take their operands
         self.results: dict[Eqn, list[Split]] = {}  # how results are split
         self.values: dict[Value, Split] = {}  # how values are split, of the graph gone through last
+        # Equations of which each device computes its part by itself: the mesh axes over which what they find is summed.
+        self.on_devices: dict[Eqn, Along | None] = {}
+        self.sizes: dict[Eqn, tuple[tuple[str, Split], ...]] = {}  # how the sizes in their attributes are split
         self.lanes: dict[Eqn, Along] = {}  # along what instances of regions are split
-        self.held: set[tuple[Value, Split]] = set()  # values that the devices already have in another split too
-        self.regions: dict[tuple[Graph, tuple[Split, ...]], tuple[list[Split], list[PredictedCollective]]] = {}
+        self.held: dict[Value, list[Split]] = {}  # the splits in which devices have a value already
+        self.regions: dict[tuple[Graph, tuple[Split, ...], tuple[Split | None, ...]], RegionSplits] = {}
 
-    def of_graph(self, graph: Graph, params: Sequence[Split]) -> list[Split]:
+    def of_graph(
+        self, graph: Graph, params: Sequence[Split], wanted: Sequence[Split | None] = (), span: Span = NO_SPAN
+    ) -> list[Split]:
+        """The splits of the results, and of every value; the results that are `wanted` in a split get there."""
         env: dict[Value, Split] = dict(zip(graph.params, params, strict=True))
-        outside, self.held = self.held, set()
         for eqn in graph.eqns:
             given = [split_in(env, v) for v in eqn.operands]
             if busy(eqn, given):
@@ -101,7 +123,10 @@ class MeshSplits:
             else:
                 found = [whole_split(r.type) for r in eqn.results]
             env.update(zip(eqn.results, found, strict=True))
-        self.held, self.values = outside, env
+        for value, split in zip(graph.results, wanted, strict=False):
+            if split is not None:
+                self.resplit(value, split_in(env, value), split, span)
+        self.values = env
         return [split_in(env, r) for r in graph.results]
 
     def of_eqn(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
@@ -140,39 +165,39 @@ class MeshSplits:
 
     # ---- Exchanges
 
-    def move(self, kind: str, type: Type, split: Split, axes: Iterable[str], eqn: Eqn, why: str) -> None:
+    def move(
+        self, kind: str, type: Type, split: Split, axes: Iterable[str], span: Span, why: str, *, declared: bool = False
+    ) -> None:
         """Note an exchange along some axes, after which each device has its part of an array of this split."""
         axes = tuple([a for a in dict.fromkeys(axes) if self.mesh.get(a, 1) > 1])
-        if axes and isinstance(type, Tensor):
-            declared = isinstance(eqn.op.movement, Placement)
+        if axes and isinstance(type, Tensor) and 0 not in type.shape:
             local = self.local_type(type, split)
-            self.moves.append(PredictedCollective(kind, local, axes, eqn.span, why, declared=declared))
+            self.moves.append(PredictedCollective(kind, local, axes, span, why, declared=declared))
 
     def placed(self, eqn: Eqn, given: Split, placement: Placement) -> Split:
         """The split that a placement asks for, and what devices exchange to get there."""
         asked = placement.splits(**eqn.attrs)
         pairs = zip(asked, given, strict=True)
         wanted = tuple([b if a == ANY else tuple([n for n in a if n in self.mesh]) for a, b in pairs])
-        self.resplit(eqn, eqn.operands[0], given, self.fitting(wanted, eqn.operands[0].type))
-        return self.fitting(wanted, eqn.operands[0].type)
+        fitting = self.fitting(wanted, eqn.operands[0].type)
+        self.resplit(eqn.operands[0], given, fitting, eqn.span, declared=True)
+        return fitting
 
-    def resplit(self, eqn: Eqn, value: Value, given: Split, wanted: Split) -> None:
+    def resplit(self, value: Value, given: Split, wanted: Split, span: Span, *, declared: bool = False) -> None:
         """Note how an array gets from one split to another, once: to cut what is whole costs nothing."""
-        if given == wanted or (value, wanted) in self.held:
+        held = self.held.setdefault(value, [given])
+        if wanted in held or not isinstance(value.type, Tensor):
             return
-        self.held.add((value, wanted))
-        type = value.type
-        there = {a: i for i, along in enumerate(wanted) for a in along}
-        lost = [a for along in given for a in along if a not in there]
-        turned = [a for i, along in enumerate(given) for a in along if there.get(a, i) != i]
-        if turned:
-            self.move("all-to-all", type, wanted, turned, eqn, "split another way")
-        # One axis of the array after the other, so that what is sent last is largest.
-        split = tuple([(*there, *[a for a in here if a in lost]) for here, there in zip(given, wanted, strict=True)])
-        for i, here in enumerate(given):
-            if gone := [a for a in here if a in lost]:
-                split = (*split[:i], wanted[i], *split[i + 1 :])
-                self.move("all-gather", type, split, gone, eqn, "made whole")
+        for step in self.cheapest_steps(value.type, held, wanted)[1]:
+            if step.kind != "cut":
+                why = MOVES[step.kind]
+                self.move(step.kind, value.type, step.after, step.along, span, why, declared=declared)
+        held.append(wanted)
+
+    def cheapest_steps(self, type: Tensor, held: Iterable[Split], wanted: Split) -> tuple[Split, list[ReshardingStep]]:
+        """From which of the splits that devices have of an array they get to another one, and how."""
+        found = [(split, resharding_steps(split, wanted, self.mesh)) for split in held]
+        return min(found, key=lambda f: sum([self.local_type(type, s.after).bytes for s in f[1] if s.kind != "cut"]))
 
     def shifted(self, eqn: Eqn, split: Split, axis: int, by: int) -> Split:
         """An array whose elements move along an axis: neighbours send each other what crosses their borders."""
@@ -183,7 +208,7 @@ class MeshSplits:
             for distance, elements in ((far, size // count - rest), (far + 1, rest)):
                 if elements and 0 < abs(distance) < count:
                     part = Tensor(type.dtype, (*type.shape[:axis], elements * count, *type.shape[axis + 1 :]))
-                    self.move("collective-permute", part, split, split[axis], eqn, "neighbours")
+                    self.move("collective-permute", part, split, split[axis], eqn.span, "neighbours")
         return split
 
     # ---- Equations with regions
@@ -192,23 +217,29 @@ class MeshSplits:
         """A tangent is split as its value, and the cotangent of a param as the param."""
         (f,), wrt = eqn.regions, eqn.attrs["wrt"]
         assert isinstance(wrt, tuple)
-        ys = self.of_region(f, given[: len(f.params)])[0]
+        ys = self.of_region(f, given[: len(f.params)]).results
         if eqn.op is jvp:
             return [*ys, *[s for s, r in zip(ys, f.results, strict=True) if r.type.tangent is not None]]
         return [*ys, *[s for s, moves in zip(given, wrt, strict=False) if moves]]
 
-    def of_region(self, graph: Graph, params: Sequence[Split]) -> tuple[list[Split], list[PredictedCollective]]:
-        """The splits of a region's results, and its exchanges; each region is gone through once for each split."""
-        key = graph, tuple(params)
+    def of_region(
+        self, graph: Graph, params: Sequence[Split], wanted: Sequence[Split | None] = (), span: Span = NO_SPAN
+    ) -> RegionSplits:
+        """What is known of a region, which is gone through once for each split."""
+        key = graph, tuple(params), tuple(wanted)
         if key not in self.regions:
-            outer, self.moves = self.moves, []
-            splits = self.of_graph(graph, params)
-            self.regions[key] = splits, self.moves
-            self.moves = outer
+            (outer, outside), self.moves, self.held = (self.moves, self.held), [], {}
+            results = self.of_graph(graph, params, wanted, span)
+            brought = [next(iter(self.held.get(p, ())[1:]), None) for p in graph.params]
+            self.regions[key] = RegionSplits(results, self.moves, brought)
+            self.moves, self.held = outer, outside
         return self.regions[key]
 
     def of_regions(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
-        """Through regions: what they carry is split if it begins so or a step leaves it so."""
+        """Through regions: what they carry is split if it begins so or a step leaves it so.
+
+        What each step would bring into the same other split is brought there before.
+        """
         assert eqn.op.region_dataflow is not None
         flow = eqn.op.region_dataflow(eqn)
         carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
@@ -218,41 +249,44 @@ class MeshSplits:
             self.by_device[eqn] = lanes
             starts = {s: alone(eqn, s, split, lanes) for s, split in starts.items()}
         whole: set[tuple[RegionSlot, int]] = set()  # axes that are split in one way at first and in another later
+        fixed = {s for s in starts if s.invariant and s not in carries and flow.repeats}
         while True:
-            gone = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
-            ends = [splits for splits, _ in gone]
+            inside = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
+            ends = [region.results for region in inside]
             after = {s: joined(s, [starts[s], *returned(s, ends)], whole) for s in carries}
-            if all(starts[s] == after[s] for s in carries):
+            after |= {s: split for s in fixed if (split := brought(s, inside)) is not None}
+            fixed -= after.keys()
+            if all(starts[s] == split for s, split in after.items()):
                 break
             starts |= after
         self.starts[eqn], self.lanes[eqn] = starts, lanes
+        self.returns[eqn] = {
+            s: starts.get(s) or joined(s, back, whole) for s in flow.slots if (back := returned(s, ends))
+        }
         self.enter(eqn, given, starts, lanes)
-        times = steps_of(eqn) if flow.repeats and carries else 1
-        for _, moves in gone:
-            self.moves += [
-                replace(m, times=None if times is None or m.times is None else m.times * times) for m in moves
-            ]
-        return self.results_of_regions(eqn, starts, ends, lanes)
+        times = steps_of(eqn) if flow.repeats and not flow.independent else 1
+        for k, region in enumerate(eqn.regions):
+            wanted = region_results(eqn, k, self.returns[eqn])
+            for m in self.of_region(region, region_params(eqn, k, starts), wanted, eqn.span).moves:
+                often = None if times is None or m.times is None else m.times * times
+                self.moves += [replace(m, times=often)] * (2 if k and times is None and stores_states(eqn) else 1)
+        return self.results_of_regions(eqn, lanes)
 
     def enter(self, eqn: Eqn, given: Sequence[Split], starts: Mapping[RegionSlot, Split], lanes: Along) -> None:
         """Note what devices exchange before the regions run: steps read each item of an array that is split."""
+        taken = self.taken[eqn] = list(given)
         for slot, split in starts.items():
             assert slot.operand is not None
-            value, before = eqn.operands[slot.operand], given[slot.operand]
-            if not lanes and is_item(eqn, 0, slot) and split and split[0]:
-                self.resplit(eqn, value, before, ((), *split[1:]))
-            else:
-                self.resplit(eqn, value, before, split)
+            steps = not lanes and is_item(eqn, 0, slot) and split
+            taken[slot.operand] = ((), *split[1:]) if steps else split
+            self.resplit(eqn.operands[slot.operand], given[slot.operand], taken[slot.operand], eqn.span)
 
-    def results_of_regions(
-        self, eqn: Eqn, starts: Mapping[RegionSlot, Split], ends: Sequence[Sequence[Split]], lanes: Along
-    ) -> list[Split]:
+    def results_of_regions(self, eqn: Eqn, lanes: Along) -> list[Split]:
         assert eqn.op.region_dataflow is not None
         found = [whole_split(r.type) for r in eqn.results]
-        for slot in eqn.op.region_dataflow(eqn).slots:
-            if slot.result is not None and (back := returned(slot, ends)):
+        for slot, split in self.returns[eqn].items():
+            if slot.result is not None:
                 type = eqn.results[slot.result].type
-                split = starts[slot] if slot.operand is not None else joined(slot, back, set())
                 split = (lanes, *split) if isinstance(type, Tensor) and type.rank == len(split) + 1 else split
                 found[slot.result] = self.fitting(split, type)
         return found
@@ -267,13 +301,17 @@ class MeshSplits:
         along = self.agreed(eqn, names, given, origins)
         self.taken[eqn] = self.exchange(eqn, names, given, along, origins)
         for operand, before, after in zip(eqn.operands, given, self.taken[eqn], strict=True):
-            self.resplit(eqn, operand, before, after)
+            self.resplit(operand, before, after, eqn.span)
         found: list[Split] = []
         for result, origin in zip(eqn.results, origins, strict=True):
             split = tuple([along.get(name, ()) if name else () for name in origin])
             if isinstance(result.type, History):
                 split = whole_split(result.type)
             found.append(self.fitting(split, result.type))
+        if eqn not in self.on_devices and any(map(any, self.taken[eqn])) and not is_left_to_xla(eqn):
+            self.on_devices[eqn] = ()
+        names = [(name, axes.of_attr(name)) for name in SIZE_ATTRS if name in eqn.attrs]
+        self.sizes[eqn] = tuple([(name, tuple([along.get(n, ()) for n in of])) for name, of in names])
         return found
 
     def agreed(
@@ -314,14 +352,22 @@ class MeshSplits:
         through = [axes_gone_along(eqn, k) for k in range(len(names))]
         passed = {mine[i] for mine, axes in zip(names, through, strict=True) for i in axes}
         gone = [name for name in along if along[name] and name not in kept]
+        along.update({name: () for name in passed if name in kept})
+        if eqn.op not in READS and not is_left_to_xla(eqn):
+            along.update({name: () for name in kept if name and not all(name in origin for origin in origins)})
         results = [
             (r.type, self.fitting(tuple([along.get(name, ()) for name in origin]), r.type))
             for r, origin in zip(eqn.results, origins, strict=True)
         ]
+        self.on_devices.pop(eqn, None)
+        if eqn.op in READS and (cut := [a for a in cut_axes(eqn, given[0]) if along.get(names[0][a])]):
+            self.read(eqn, [names[0][a] for a in cut], given[0], along, results[-1])
+        gone = [name for name in gone if eqn not in self.on_devices and along[name]]
         # An effect such as `print` has no results: it sees whole arrays.
-        sums = bool(results) and not any([is_cut(eqn, mine, gone, origins[0]) for mine in names])
+        adds = sums(eqn) and bool(results)
         for name in gone:
-            if sums and name not in passed and not self.is_cheaper_whole(eqn, names, given, name, results):
+            if adds and name not in passed and not self.is_cheaper_whole(eqn, names, given, name, results):
+                self.on_devices[eqn] = None
                 for type, split in results:
                     self.combine(eqn, type, split, along[name])
             else:
@@ -330,6 +376,18 @@ class MeshSplits:
             tuple([() if mine.count(name) > 1 or i in axes else along.get(name, ()) for i, name in enumerate(mine)])
             for mine, axes in zip(names, through, strict=True)
         ]
+
+    def read(
+        self, eqn: Eqn, cut: Sequence[str], given: Split, along: dict[str, Along], part: tuple[Type, Split]
+    ) -> None:
+        """What an equation reads of an array that is split: the sum of what each device has, or the array is sent."""
+        axes = tuple([a for name in cut for a in along[name]])
+        whole = tuple([() if set(here) & set(axes) else here for here in given])
+        if eqn.op in WRITES or 2 * self.local_bytes(*part) <= self.local_bytes(eqn.operands[0].type, whole):
+            self.on_devices[eqn] = axes
+            self.move("all-reduce", *part, axes, eqn.span, "read")
+        else:
+            along.update(dict.fromkeys(cut, ()))
 
     def is_cheaper_whole(
         self, eqn: Eqn, names: Sequence[Sequence[str]], given: Sequence[Split], name: str,
@@ -359,23 +417,20 @@ class MeshSplits:
         """Note how devices bring together what each has found in its part of one axis."""
         first = eqn.operands[0].type
         if eqn.op.partials is None or not isinstance(type, Tensor) or not isinstance(first, Tensor):
-            self.move("all-reduce", type, split, along, eqn, "summed")
+            self.move("all-reduce", type, split, along, eqn.span, "summed")
             return
         for each in eqn.op.partials(first, type):
             if each.gathered:
                 gathered = Tensor(each.type.dtype, (self.parts(along), *each.type.shape))
-                self.move("all-gather", gathered, ((), *split), along, eqn, "compared")
+                self.move("all-gather", gathered, ((), *split), along, eqn.span, "compared")
             else:
-                self.move("all-reduce", each.type, split, along, eqn, "summed")
+                self.move("all-reduce", each.type, split, along, eqn.span, "summed")
 
 
-def is_cut(eqn: Eqn, names: Sequence[str], gone: Sequence[str], result: Sequence[str]) -> bool:
-    """Whether an op gives a part of an axis that is gone, as a slice does, and not a sum over it."""
-    if eqn.op in OVERWRITES:
-        return True
-    if eqn.op.operand_rules.multilinear or len(names) != len(result):
-        return False
-    return any(name in gone and not there for name, there in zip(names, result, strict=True))
+def brought(slot: RegionSlot, regions: Sequence[RegionSplits]) -> Split | None:
+    """Into which split regions bring an operand first."""
+    pairs = zip(regions, slot.params, strict=False)
+    return next(filter(None, [region.params[at] for region, at in pairs if at is not None]), None)
 
 
 def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
@@ -394,6 +449,23 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
     return tuple(
         [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
     )
+
+
+def sums(eqn: Eqn) -> bool:
+    """Whether devices may compute an equation of parts of an axis that is gone, and add or compare what they find."""
+    return eqn.op in REDUCTIONS or eqn.op.partials is not None or eqn.op.operand_rules.multilinear or adds_items(eqn)
+
+
+def adds_items(eqn: Eqn) -> bool:
+    return "scatter" in eqn.op.traits and eqn.op not in OVERWRITES
+
+
+def is_left_to_xla(eqn: Eqn) -> bool:
+    """Whether XLA finds that each device can compute an equation of its parts."""
+    op = eqn.op
+    moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
+    arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
+    return op.elementwise or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
 
 
 def busy(eqn: Eqn, given: Sequence[Split]) -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import Placement
+from difflang.ir.op import AxisPermutation, Fill, Placement
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.arrays.reshard import ANY, Split, reshard
-from difflang.sharding.axis_names import AxisNames
+from difflang.ops.arrays.reshard import Split, reshard
+from difflang.ops.arrays.resplit import resplit
+from difflang.ops.arrays.shape_manipulation import broadcast
+from difflang.ops.control.on_devices import on_devices
+from difflang.ops.linalg.dot_general import dot_general
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.mesh_splits import MeshSplits, busy
-from difflang.sharding.region_splits import region_params, whole_split
+from difflang.sharding.region_splits import region_params, region_results, whole_split
 from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 
 
@@ -48,79 +53,116 @@ class PinnedGraph:
         self.pins, self.old = pins, graph
         self.env: dict[Value, Split] = dict(zip(graph.params, params, strict=True))
         self.to: dict[Value, Value] = {}
+        self.held: dict[Value, dict[Split, Value]] = {}  # values that stand for one, each in another split
+        self.uses = Counter([v for eqn in graph.eqns for v in eqn.operands] + list(graph.results))
+        self.fills: dict[Value, Eqn] = {}  # values that are made where they are needed, in each split
         self.eqns: list[Eqn] = []
 
     def finish(self, results: Sequence[Split | None]) -> Graph:
+        for param in self.old.params:
+            if self.uses[param]:
+                self.to[param] = self.pin(param, self.env[param], NO_SPAN)
         for eqn in self.old.eqns:
             self.add(eqn)
-        for value, split in zip(self.old.results, results, strict=False):
-            if split is not None:
-                self.to[value] = self.pin(self.to.get(value, value), split, NO_SPAN)
-        return self.old.with_eqns(self.eqns).replace_results(self.to)
+        wanted = [split or self.env[v] for v, split in zip_longest(self.old.results, results)]
+        found = [
+            self.pin(self.bring(v, split, NO_SPAN), split, NO_SPAN)
+            for v, split in zip(self.old.results, wanted, strict=True)
+        ]
+        return self.old.with_eqns(self.eqns).with_results(found)
 
     def add(self, old: Eqn) -> None:
         given = [self.env[v] for v in old.operands]
-        found = self.pins.splits.of_eqn(old, given) if busy(old, given) else [whole_split(r.type) for r in old.results]
+        moves = busy(old, given)
+        found = self.pins.splits.of_eqn(old, given) if moves else [whole_split(r.type) for r in old.results]
         self.env.update(zip(old.results, found, strict=True))
-        eqn = old.replace_operands(self.to)
         if isinstance(old.op.movement, Placement):
-            self.place(eqn, given[0], found[0])
+            self.place(old, found[0])
             return
-        if old.regions:
+        if is_fill(old) and not any(found[0]):
+            self.fills[old.results[0]] = old
+            return
+        taken = self.pins.splits.taken.get(old, given) if moves else given
+        operands = [self.bring(v, split, old.span) for v, split in zip(old.operands, taken, strict=True)]
+        eqn = Eqn(old.op, tuple(operands), old.results, old.attrs, old.regions, old.span)
+        summed = self.pins.splits.on_devices.get(old) if moves else None
+        if summed is not None:
+            sizes = self.pins.splits.sizes[old]
+            region = Graph(old.operands, (old,), old.results)
+            attrs = {"given": tuple(taken), "found": tuple(found), "summed": summed, "sizes": sizes}
+            eqn = Eqn(on_devices, eqn.operands, eqn.results, {"name": old.op.name, **attrs}, (region,), eqn.span)
+        elif old.regions:
             eqn = self.with_regions(old, eqn)
-        several = any(map(any, given)) and not old.regions and not old.op.elementwise
-        self.eqns.append(self.with_operands(old, eqn, given) if several else eqn)
-        if several:
-            for result, split, names in zip(old.results, found, AxisNames(old).of_results(), strict=True):
-                if isinstance(result.type, Tensor):
-                    known = [along if name else ANY for name, along in zip(names, split, strict=True)]
-                    self.to[result] = self.pin(result, tuple(known), old.span)
-
-    def with_operands(self, old: Eqn, eqn: Eqn, given: Sequence[Split]) -> Eqn:
-        """The equation on operands that are split as it takes them; what only moves elements may send less."""
-        if "data movement" in old.op.traits or old not in self.pins.splits.taken:
-            return eqn
-        operands = list(eqn.operands)
-        for k, (before, after) in enumerate(zip(given, self.pins.splits.taken[old], strict=True)):
-            if before != after:
-                operands[k] = self.pin(operands[k], after, old.span)
-        return Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, (), eqn.span)
-
-    def place(self, eqn: Eqn, given: Split, found: Split) -> None:
-        """A placement, after what it cuts has been cut."""
-        taken = {a for along in given for a in along}
-        pairs = zip(given, found, strict=True)
-        first = tuple([(*a, *[n for n in b if n not in taken]) if b[: len(a)] == a else a for a, b in pairs])
-        if first != given and first != found:
-            first = self.pins.splits.fitting(first, eqn.operands[0].type)
-            eqn = eqn.replace_operands({eqn.operands[0]: self.pin(eqn.operands[0], first, eqn.span)})
         self.eqns.append(eqn)
+        combined = moves and old in self.pins.splits.on_devices
+        for result, split in zip(old.results, found, strict=True):
+            known = any(split) and not old.op.elementwise
+            if combined or known or self.uses[result] > 1 or not is_cut_freely(old):
+                self.to[result] = self.pin(result, split, old.span)
+
+    def bring(self, value: Value, wanted: Split, span: Span) -> Value:
+        """What stands for a value, in this split: by the exchanges that were predicted."""
+        if value in self.fills:
+            return self.filled(value, wanted)
+        here = self.to.get(value, value)
+        held = self.held.setdefault(value, {self.env[value]: here})
+        if wanted in held or not isinstance(value.type, Tensor):
+            return held.get(wanted, here)
+        source, steps = self.pins.splits.cheapest_steps(value.type, held, wanted)
+        if not steps:
+            held[wanted] = held[source]
+        elif all(step.kind == "cut" for step in steps):
+            held[wanted] = self.pin(held[source], wanted, span)
+        else:
+            moved = Value(value.type, value.home, value.hint)
+            attrs = {"given": source, "wanted": wanted}
+            self.eqns.append(Eqn(resplit, (held[source],), (moved,), attrs, (), span))
+            held[wanted] = self.pin(moved, wanted, span)
+        return held[wanted]
+
+    def filled(self, value: Value, wanted: Split) -> Value:
+        """What costs nothing to make, made in this split: where an array is whole XLA would make it whole for both."""
+        held, old = self.held.setdefault(value, {}), self.fills[value]
+        if wanted not in held:
+            made = Value(value.type, value.home, value.hint)
+            operands = tuple([self.bring(v, self.env[v], old.span) for v in old.operands])
+            self.eqns.append(Eqn(old.op, operands, (made,), old.attrs, (), old.span))
+            held[wanted] = self.pin(made, wanted, old.span) if operands or any(wanted) else made
+        return held[wanted]
+
+    def place(self, old: Eqn, found: Split) -> None:
+        """A placement, which is left to XLA where nothing is sent."""
+        (x,), (result,) = old.operands, old.results
+        self.to[result] = self.pin(self.bring(x, found, old.span), found, old.span)
 
     def with_regions(self, old: Eqn, eqn: Eqn) -> Eqn:
         """The equation with pins in its regions, and on what they carry."""
-        starts = self.pins.splits.starts.get(old)
+        splits = self.pins.splits
+        starts = splits.starts.get(old)
         if starts is None:
             return eqn
-        regions: list[Graph] = []
-        for k, region in enumerate(old.regions):
-            wanted: list[Split | None] = [None] * len(region.results)
-            for slot, split in starts.items():
-                at = slot.returns[k] if slot.returns and slot.result is not None else None
-                if at is not None and any(split):
-                    wanted[at] = split
-            regions.append(self.pins.graph(region, region_params(old, k, starts), wanted))
-        operands = list(eqn.operands)
-        for slot, split in starts.items():
-            if slot.result is not None and slot.operand is not None and split != self.env[old.operands[slot.operand]]:
-                operands[slot.operand] = self.pin(operands[slot.operand], split, old.span)
-        lanes = self.pins.splits.by_device.get(old)
+        regions = [
+            self.pins.graph(region, region_params(old, k, starts), region_results(old, k, splits.returns[old]))
+            for k, region in enumerate(old.regions)
+        ]
+        lanes = splits.by_device.get(old)
         attrs = eqn.attrs if lanes is None else {**eqn.attrs, "along": lanes}
-        return Eqn(eqn.op, tuple(operands), eqn.results, attrs, tuple(regions), eqn.span)
+        return Eqn(eqn.op, eqn.operands, eqn.results, attrs, tuple(regions), eqn.span)
 
     def pin(self, value: Value, split: Split, span: Span) -> Value:
         """The value, split like this; as it is if that says nothing."""
-        if not isinstance(value.type, Tensor) or not split or all(along == ANY for along in split):
+        if not isinstance(value.type, Tensor) or not split:
             return value
         pinned = Value(value.type, value.home, value.hint)
         self.eqns.append(Eqn(reshard, (value,), (pinned,), {"splits": split, "source": split}, (), span))
         return pinned
+
+
+def is_fill(eqn: Eqn) -> bool:
+    """Whether an equation makes an array of a smaller one, or of nothing."""
+    return len(eqn.results) == 1 and not eqn.op.effect and (not eqn.operands or eqn.op is broadcast)
+
+
+def is_cut_freely(eqn: Eqn) -> bool:
+    """Whether each device can compute its part of a result from parts of the operands, or from nothing."""
+    return eqn.op.elementwise or isinstance(eqn.op.movement, Fill | AxisPermutation) or eqn.op is dot_general

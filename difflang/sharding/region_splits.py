@@ -63,6 +63,11 @@ def counts_own_steps(eqn: Eqn) -> bool:
     return flow is not None and flow.repeats and carries and steps_of(eqn) is None
 
 
+def stores_states(eqn: Eqn) -> bool:
+    """Whether a loop stores states as it runs: it asks its condition at each step, and where it decides to store."""
+    return any(isinstance(r.type, History) for r in eqn.results)
+
+
 def alone(eqn: Eqn, slot: RegionSlot, split: Split, lanes: Along) -> Split:
     """How devices that run instances by themselves take an operand: their items, and all else whole."""
     first = lanes if is_item(eqn, 0, slot) else ()
@@ -90,3 +95,13 @@ def region_params(eqn: Eqn, region: int, starts: Mapping[RegionSlot, Split]) -> 
 def returned(slot: RegionSlot, ends: Sequence[Sequence[Split]]) -> list[Split]:
     """The splits of what the regions give back for a slot."""
     return [end[at] for end, at in zip(ends, slot.returns, strict=False) if at is not None]
+
+
+def region_results(eqn: Eqn, region: int, returns: Mapping[RegionSlot, Split]) -> list[Split | None]:
+    """How a region gives back each of its results; None for what flows nowhere."""
+    found: list[Split | None] = [None] * len(eqn.regions[region].results)
+    for slot, split in returns.items():
+        at = slot.returns[region] if region < len(slot.returns) else None
+        if at is not None:
+            found[at] = split
+    return found

@@ -40,6 +40,8 @@ NOT_UNPARSED = {
     "with_derivative": COMPILED_REASON,
     "swap_window": COMPILED_REASON,
     "shift": COMPILED_REASON,
+    "resplit": COMPILED_REASON,
+    "on_devices": COMPILED_REASON,
     "swap_item": RECURSION_REASON,
     "random_bits": "the random bits of a draw cannot be written in the language",
     "print": "the output of `print` cannot be written into a derivative",

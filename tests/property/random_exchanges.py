@@ -21,6 +21,7 @@ from difflang.runtime.collectives import compile_on_mesh
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.mesh_splits import MeshSplits
 from difflang.sharding.pin_splits import pin_splits
+from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 from difflang.tools.partition import as_collective
 from property.random_splits import KINDS, MESHES, Case, draw_split, program_case
 
@@ -32,7 +33,7 @@ def exchanges(program: EmbeddedProgram, splits: Sequence[Split], mesh: dict[str,
     graph = note_index_positions(program.finished_graph)
     given = [*splits, *[((),) * len(p.type.shape) for p in graph.params[len(splits) :]]]
     found = MeshSplits(mesh)
-    found.of_graph(graph, given)
+    found.of_graph(windows_to_shifts(graph, given, mesh), given)
     counted = compile_on_mesh(pin_splits(graph, given, mesh), mesh, given)
     parts = [part for each in counted.collectives for part in each.parts]
     return Counter([as_collective(m).alike for m in found.moves]), Counter([p.alike for p in parts])
@@ -70,6 +71,7 @@ def main(seed: int, count: int) -> None:
                 pairs += check(rng, case, figures)
     for what, number in figures.most_common():
         print(number, what)
+    sys.exit(any(figures[what] > figures[f"{what} alike"] for what in ("value", "gradient")))
 
 
 if __name__ == "__main__":

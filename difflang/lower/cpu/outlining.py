@@ -7,12 +7,13 @@ constants it reads, and cheap functions of one value where it reads several of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
+from difflang.ir.op import Placement
 from difflang.ir.tensor_types import FLOATS, Tensor, Type
 
 # The weight at which a segment ends; an equation on no long chain weighs 1.
@@ -63,6 +64,7 @@ class SegmentBuilder:
         self.size = 0
         self.constants: dict[Value, Eqn] = {}
         self.makers: dict[Value, Eqn] = {}
+        self.placements = {r: e for e in graph.eqns if isinstance(e.op.movement, Placement) for r in e.results}
         self.rounding_sensitive = {v for e in graph.eqns if is_rounding_sensitive(e) for v in e.operands}
         self.eqn_index = {e: i for i, e in enumerate(graph.eqns)}
 
@@ -99,9 +101,28 @@ class SegmentBuilder:
                 step = self.make_segment(step, read)
                 if not step.results:
                     continue
+                step, after = self.placed_inside(step)
+                found += after
             read.update(step.operands)
             found.append(step)
         return tuple(reversed(found))
+
+    def placed_inside(self, step: OutlinedSegment) -> tuple[OutlinedSegment, list[Eqn]]:
+        """The segment, whose params and results are placed on devices inside and outside, since XLA does not see
+        through the call of a function; and the equations that place the results outside.
+        """
+        placed = [v for v in (*step.operands, *step.results) if v in self.placements]
+        inside = {v: Value(v.type, v.home, v.hint) for v in placed}
+        before = [self.placing(v, v, inside[v]) for v in step.operands if v in inside]
+        after = [self.placing(v, inside[v], v) for v in step.results if v in inside]
+        results = tuple([inside.get(r, r) for r in step.results])
+        eqns = (*before, *[rename_values(eqn, inside) for eqn in step.eqns])
+        return OutlinedSegment(eqns, step.operands, results), after
+
+    def placing(self, value: Value, operand: Value, result: Value) -> Eqn:
+        """An equation that places one value as another one is."""
+        eqn = self.placements[value]
+        return Eqn(eqn.op, (operand,), (result,), eqn.attrs, (), eqn.span)
 
     def make_segment(self, run: Sequence[Eqn], read: set[Value]) -> OutlinedSegment:
         results = tuple([r for e in run for r in e.results if r in read])
@@ -130,6 +151,14 @@ class SegmentBuilder:
             found.append(eqn)
             (value,) = variable
         return found, value
+
+
+def rename_values(eqn: Eqn, names: Mapping[Value, Value]) -> Eqn:
+    """An equation with other operands and results; itself if none is in `names`."""
+    if names.keys().isdisjoint((*eqn.operands, *eqn.results)):
+        return eqn
+    operands, results = [tuple([names.get(v, v) for v in values]) for values in (eqn.operands, eqn.results)]
+    return Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span)
 
 
 def live_eqns(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], list[Value]]:

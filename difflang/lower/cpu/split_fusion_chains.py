@@ -17,6 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.op import Placement
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.cpu.outlining import (
     EqnOrSegment,
@@ -192,7 +193,8 @@ class ChainSplitter:
         cutter, long = SegmentBuilder(graph), self.eqns_on_long_chains(graph)
         everywhere = len(graph.eqns) > MAX_GRAPH_LENGTH
         for eqn in graph.eqns:
-            if eqn in long:
+            # What a standalone equation gives is placed on devices beside it.
+            if eqn in long and (not isinstance(eqn.op.movement, Placement) or cutter.waits_for(eqn)):
                 cutter.add_to_run(eqn, self.eqn_weight(eqn) * link_weight(eqn))
             elif (
                 eqn.operands

@@ -1,4 +1,6 @@
-"""What is predicted that devices exchange is what XLA's partitioned programs have, for layers as models have them."""
+"""What is predicted that devices exchange is what XLA's partitioned programs have, for layers as models have them, and
+for what moves items along an axis that is split.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +64,45 @@ fn attend(wq: f32[d, m @model, e], wk: f32[d, m @model, e], wv: f32[d, m @model,
   }]
   mean(y^2)
 }
+fn first(x: f32[n @data, d]) -> f32 = sum(x[0] * x[1])
+fn joined(x: f32[n @data], y: f32[n @data]) -> f32 = sum(tanh(concat(x, reverse(y)))^2)
+fn edges(x: f32[n @data]) -> f32 {
+  var t = x
+  for _ in 0..3 {
+    t[1..n - 1] += 0.1 * (t[2..] - 2.0 * t[1..n - 1] + t[..n - 2])
+    t[0] = t[1]
+    t[n - 1] = t[n - 2]
+  }
+  sum(t^2)
+}
+fn faces(x: f32[n @data], c: f32) -> f32 {
+  var t = x
+  for _ in 0..3 {
+    let flux = pad(c * (t[1..] - t[..n - 1]), 1, 1)
+    t = t + flux[1..] - flux[..n]
+  }
+  sum(t^2)
+}
+fn totals(x: f32[n @data, d]) -> f32 = sum(cumsum(x, 0) * softmax(x, 0) * x)
+fn written(x: f32[n @data], i: i32[k]) -> f32 {
+  var y = x
+  for j in 0..k { y[i[j]] = 2.0 * y[i[j]] + 1.0 }
+  sum(y^2)
+}
+fn turned(x: f32[n @data, d]) -> f32 = sum(reshard(tanh(x), _, @data)^3) + sum(reshard(x, @model, _)^2)
+fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
+  var y: f32[n @data] = zeros(n)
+  for i in 0..3 { y = tanh(y + a @ reshard(b + sum(y), @model)) }
+  y
+}
 """
 SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
 FUNCTIONS = {
     "loss": ("ndh", "l"), "step": ("ndh", None), "deep": ("kdhn", "up,down"), "recur": ("dnt", "w"),
     "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
-    "attend": ("dmebt", "wq,wo"),
+    "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
+    "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import difflang
 from difflang.cli import main
 from difflang.host.data.numpy_files import ArrayInFile
+from difflang.ops.arrays.resplit import resplit
 
 P = PartitionSpec
 MESHES = {
@@ -114,6 +116,23 @@ def test_devices_run_instances_by_themselves() -> None:
 def test_a_check_in_an_instance_that_one_device_runs() -> None:
     with pytest.raises(difflang.DifflangError, match="no root of 31"):
         difflang.loads(SOURCE, mesh={"data": 4}).all_roots(np.array([1.0, 1, 1, 1, 31, 1, 1, 1]), np.ones(2))
+
+
+def test_an_array_gets_from_any_split_to_any_other() -> None:
+    names = [p for count in range(3) for p in permutations(("data", "model"), count)]
+    splits = sorted({(along[:k], along[k:]) for along in names for k in range(len(along) + 1)})
+    mesh = MESHES["auto"]()
+    x = np.arange(64.0).reshape(8, 8)
+
+    def run(x: Any) -> list[Any]:
+        return [resplit.lower(jax, x, given=a, wanted=b) for a, b in product(splits, splits)]
+
+    places = [NamedSharding(mesh, P(*[along or None for along in b])) for _, b in product(splits, splits)]
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        found = jax.block_until_ready(jax.jit(run, out_shardings=places)(x))
+    assert len(found) == 121
+    for y in found:
+        np.testing.assert_array_equal(y, x)
 
 
 def spec(array: Any) -> PartitionSpec:
