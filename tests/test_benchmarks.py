@@ -24,6 +24,7 @@ from calls import CALLS  # noqa: E402
 from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
+from support.devices import python_on_devices  # noqa: E402
 from weak_scaling import DEVICES, PROGRAMS, figures  # noqa: E402
 
 # The first twin of each program is always compared, the others at night.
@@ -199,3 +200,11 @@ def test_every_task_on_files_runs(tmp_path: Path) -> None:
     subprocess.run(run, check=True, capture_output=True)
     found = json.loads((tmp_path / "d.json").read_text())
     assert len(found) >= 4 and all(seconds >= 0 and peak < 1 for row in found.values() for seconds, peak in row)
+
+
+@pytest.mark.slow
+def test_devices_exchange_what_jax_by_hand_does() -> None:
+    """`docs/many-devices.md` has the table."""
+    done = python_on_devices(str(BENCHMARKS / "exchanged_bytes.py"))
+    table = (BENCHMARKS.parent / "docs" / "many-devices.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() in table, done.stdout + done.stderr
