@@ -121,7 +121,7 @@ def test_a_check_in_an_instance_that_one_device_runs() -> None:
 def test_an_array_gets_from_any_split_to_any_other() -> None:
     names = [p for count in range(3) for p in permutations(("data", "model"), count)]
     splits = sorted({(along[:k], along[k:]) for along in names for k in range(len(along) + 1)})
-    mesh = MESHES["auto"]()
+    mesh: Any = MESHES["auto"]()
     x = np.arange(64.0).reshape(8, 8)
 
     def run(x: Any) -> list[Any]:
@@ -151,7 +151,7 @@ def test_results_and_gradients_are_laid_out_as_types_say() -> None:
 
 
 def test_the_mesh_of_the_arrays() -> None:
-    mesh = MESHES["auto"]()
+    mesh: Any = MESHES["auto"]()
 
     def put(x: Any) -> jax.Array:
         with jax.enable_x64(True):
