@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from difflang.ir.array_types import Jax, JaxArray
 
 
@@ -40,3 +42,13 @@ def on_each_device(
     """`run` on each device, with its part of each array as `given` splits it; the results are split as `found`."""
     _, free = mesh_here(jax)
     return jax.shard_map(run, in_specs=tuple(given), out_specs=found, axis_names=free, check_vma=False)(*arrays)
+
+
+def permute_parts(jax: Jax, here: JaxArray, along: Sequence[str], pairs: Sequence[tuple[int, int]]) -> JaxArray:
+    """The part that another device has; `pairs` say who sends to whom, numbered along these mesh axes in this order."""
+    mesh, _ = mesh_here(jax)
+    # `ppermute` numbers devices in the order of the mesh, whatever the order of its axes in the call.
+    ordered = [a for a in mesh.axis_names if a in along]
+    numbers = np.arange(np.prod([mesh.shape[a] for a in ordered], dtype=int)).reshape([mesh.shape[a] for a in ordered])
+    renumbered = numbers.transpose([ordered.index(a) for a in along]).ravel().tolist()
+    return jax.lax.ppermute(here, tuple(ordered), [(renumbered[i], renumbered[j]) for i, j in pairs])

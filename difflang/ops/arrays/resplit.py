@@ -16,7 +16,7 @@ from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.op import TypeSolver
 from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
 from difflang.ops.arrays.reshard import Along, Split
-from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec
+from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec, permute_parts
 from difflang.ops.op_factories import OpExample, along_new_axis, linear_op
 
 
@@ -147,7 +147,7 @@ def step_on_device(jax: Jax, here: JaxArray, step: ReshardingStep, sizes: Mappin
             return lax.all_to_all(here, step.along, step.cut, step.gathered, tiled=True)
         case _:
             pairs = permutation_pairs(step.before, step.after, step.along, sizes)
-            return lax.ppermute(here, step.along, pairs)
+            return permute_parts(jax, here, step.along, pairs)
 
 
 def resplit_reference(x: Array, *, given: Split, wanted: Split) -> Array:

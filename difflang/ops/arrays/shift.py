@@ -12,7 +12,7 @@ from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.op import NeighbourExchange, TypeSolver
 from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
 from difflang.ops.arrays.reshard import Split
-from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec
+from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec, permute_parts
 from difflang.ops.op_factories import OpExample, along_new_axis, linear_op
 
 
@@ -67,7 +67,7 @@ def shift_between(jax: Jax, here: JaxArray, axis: int, by: int, along: tuple[str
         part = jax.lax.slice_in_dim(here, begin, end, axis=axis)
         pairs = [(i + distance, i) for i in range(count) if 0 <= i + distance < count]
         # A device to which nobody sends has zeros.
-        parts.append(part if distance == 0 else jax.lax.ppermute(part, along, pairs))
+        parts.append(part if distance == 0 else permute_parts(jax, part, along, pairs))
     return parts[0] if len(parts) == 1 else jax.lax.concatenate(parts, axis)
 
 

@@ -1,4 +1,4 @@
-"""Runs files of tests in processes that have four devices, and `in_two_processes.py` in two that have two."""
+"""Runs files of tests in processes that have several devices, and `in_two_processes.py` in two that have two."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ TESTS = Path(__file__).parent / "on_four_devices.py"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["on_four_devices.py", "mesh_on_four_devices.py"])
-def test_on_four_devices(name: str) -> None:
-    done = python_on_devices("-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS.with_name(name)))
+@pytest.mark.parametrize(
+    ("name", "count"), [("on_four_devices.py", 4), ("mesh_on_four_devices.py", 4), ("parts_on_eight_devices.py", 8)]
+)
+def test_on_several_devices(name: str, count: int) -> None:
+    done = python_on_devices("-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS.with_name(name)), count=count)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
