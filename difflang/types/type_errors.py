@@ -163,7 +163,8 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
 
 def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> str:
     """The help for an array of records or enums where one is declared, and for one without items."""
-    if span.text == "[]":
+    is_numbers = isinstance(written, tree.TypeApply) and ".".join(written.path) in DTYPES
+    if span.text == "[]" and not is_numbers:
         return "`[for _ in 0..0 => item]` is an array without items, of the type of an item"
     if not isinstance(found, (RecordType, SumType)) or not array_axes(found):
         return ""

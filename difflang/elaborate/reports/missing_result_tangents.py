@@ -32,6 +32,8 @@ def require_real_result(
     message = f"`{operator}` takes a function whose result is a real number"
     if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
         way = "take `real` or `abs` of the result; `deriv` gives the complex derivative of a holomorphic function"
+    elif operator == "grad" and isinstance(result, Tuple) and result.items and is_real_scalar(result.items[0]):
+        way = "`value_and_grad` differentiates the first part of a tuple, and gives the others beside it"
     elif has_tangent(result):
         way = "take a `sum` of the result" + ", or use `jacobian` or `vjp`" * (operator != "hessian")
     else:

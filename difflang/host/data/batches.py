@@ -44,7 +44,7 @@ def batches_type(_: HostBindings, given: BuiltinCall) -> LangType:
     raise make_error("DL0707", message, (given.span, ""), help=f"write `for batch in {given.span.text} {{ … }}`")
 
 
-@host_builtin("batches", "`for batch in batches(x, 256)`", batches_type)
+@host_builtin("batches", "`for batch in batches(x, 256, shuffle = true, drop_last = true)`", batches_type)
 def batches(host: RunningProgram, given: BuiltinCall) -> HostValue:
     """Never called: a loop handles `batches` in its head, the only place where it can stand."""
     raise AssertionError(host, given)
