@@ -46,7 +46,6 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Value, Values
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ops.control.call import call as call_op
-from difflang.sharding.check_splits import check_splits
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, body_value
 from difflang.types.annotations import AnnotationResolver
@@ -335,6 +334,8 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)
         if module.knows_axes and names_axes(module, decl):
+            from difflang.sharding.check_splits import check_splits  # few programs split arrays
+
             splits = check_splits(cx.root.builder.eqns)
             if session.type_notes is not None:
                 session.type_notes.put_splits(splits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,6 +11,8 @@ T = TypeVar("T")
 
 def read_ahead(items: Iterable[T], most: int) -> Iterator[T]:
     """The same items in the same order; a thread makes `most` of them ahead. An error of theirs is raised here."""
+    from concurrent.futures import ThreadPoolExecutor  # it imports `logging`: few programs need it
+
     end: Any = object()
     rest = iter(items)
     pool = ThreadPoolExecutor(1, "read-ahead")
