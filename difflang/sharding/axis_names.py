@@ -1,15 +1,24 @@
-"""The axes of an equation by the names of their sizes: its type rule says which axes are one."""
+"""The axes of an equation: which are one, by the names of sizes in its type rule, and which a device needs whole."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from difflang.ir.graph import Attr, Eqn
-from difflang.ir.op import StrictTypeSolver
+from difflang.ir.op import AxisPermutation, NeighbourExchange, StrictTypeSolver
 from difflang.ir.symbolic_dims import Dim, Poly, dim_name, polynomial_terms
 from difflang.ir.tensor_types import DType, Tensor, Type
+from difflang.ops.arrays.axis_reductions import reduce_all, reduce_any, reduce_max, reduce_min, reduce_prod, reduce_sum
+from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
+from difflang.ops.arrays.shape_manipulation import broadcast, reshape
+from difflang.ops.arrays.swap_item import swap_item, swap_window
+from difflang.ops.signal.convolution import conv
+from difflang.sharding.region_splits import array_shape
 
 SIZE_ATTRS = ("shape", "sizes")  # attributes that hold the sizes of a result
+
+REDUCTIONS = (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all)
+OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 
 
 class AxisNames(StrictTypeSolver):
@@ -136,3 +145,47 @@ def factor_names(size: Dim) -> list[str]:
 def single_name(size: Dim | None) -> str:
     names = factor_names(size) if isinstance(size, Poly) else []
     return names[0] if len(names) == 1 else ""
+
+
+# ---- What a device can compute of its parts
+
+
+def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
+    """The axes of an operand that an op of several elements goes along, such as that of a sum so far."""
+    type = eqn.operands[operand].type
+    if eqn.op.elementwise or not isinstance(type, Tensor):
+        return ()
+    if eqn.op is conv:
+        return tuple([a + (1 - operand) for a in range(type.rank - 2) if operand == 1 or has_gaps(eqn, a)])
+    if "whole matrices" in eqn.op.traits:
+        return tuple(range(max(type.rank - 2, 0), type.rank))
+    looks_up = not {"gather", "scatter"}.isdisjoint(eqn.op.traits)
+    if looks_up or any(array_shape(v.type) != type.shape for v in (*eqn.operands, *eqn.results)):
+        return ()
+    named = [eqn.attrs.get(name) for name in ("axis", "axes")]
+    return tuple(
+        [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
+    )
+
+
+def sums(eqn: Eqn) -> bool:
+    """Whether devices may compute an equation of parts of an axis that is gone, and add or compare what they find."""
+    return eqn.op in REDUCTIONS or eqn.op.partials is not None or eqn.op.operand_rules.multilinear or adds_items(eqn)
+
+
+def adds_items(eqn: Eqn) -> bool:
+    return "scatter" in eqn.op.traits and eqn.op not in OVERWRITES
+
+
+def is_left_to_xla(eqn: Eqn) -> bool:
+    """Whether XLA finds that each device can compute an equation of its parts."""
+    op = eqn.op
+    moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
+    arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
+    return op.elementwise or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
+
+
+def has_gaps(eqn: Eqn, axis: int) -> bool:
+    """Whether a convolution skips places along an axis of space: XLA's partitioner fails on some of these."""
+    counts = [eqn.attrs[name] for name in ("strides", "input_dilation", "kernel_dilation")]
+    return any([isinstance(count, tuple) and count[axis] != 1 for count in counts])

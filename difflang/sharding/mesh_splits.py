@@ -16,19 +16,21 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import AxisPermutation, NeighbourExchange, Placement
+from difflang.ir.op import NeighbourExchange, Placement
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
-from difflang.ops.arrays.axis_reductions import reduce_all, reduce_any, reduce_max, reduce_min, reduce_prod, reduce_sum
-from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.arrays.resplit import ReshardingStep, resharding_steps
-from difflang.ops.arrays.shape_manipulation import broadcast, reshape
-from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.control.on_devices import READS, WRITES, cut_axes
-from difflang.ops.signal.convolution import conv
-from difflang.sharding.axis_names import SIZE_ATTRS, AxisNames, axis_name
+from difflang.sharding.axis_names import (
+    SIZE_ATTRS,
+    AxisNames,
+    axes_gone_along,
+    axis_name,
+    is_left_to_xla,
+    sums,
+)
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.region_splits import (
     alone,
@@ -46,8 +48,6 @@ from difflang.sharding.region_splits import (
 )
 
 MOVES = {"all-gather": "made whole", "all-to-all": "split another way", "collective-permute": "on other devices"}
-REDUCTIONS = (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all)
-OVERWRITES = (dynamic_update, scatter, swap_item, swap_window)  # a device needs all that is written to its part
 IN_JAX = (
     "an argument can be put whole on every device before the call: `jax.sharding.reshard(x, P())`",
     "`jax.sharding.auto_axes(f, out_sharding=…)` leaves it to XLA what devices send each other in `f`",
@@ -433,50 +433,9 @@ def brought(slot: RegionSlot, regions: Sequence[RegionSplits]) -> Split | None:
     return next(filter(None, [region.params[at] for region, at in pairs if at is not None]), None)
 
 
-def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
-    """The axes of an operand that an op of several elements goes along, such as that of a sum so far."""
-    type = eqn.operands[operand].type
-    if eqn.op.elementwise or not isinstance(type, Tensor):
-        return ()
-    if eqn.op is conv:
-        return tuple([a + (1 - operand) for a in range(type.rank - 2) if operand == 1 or has_gaps(eqn, a)])
-    if "whole matrices" in eqn.op.traits:
-        return tuple(range(max(type.rank - 2, 0), type.rank))
-    looks_up = not {"gather", "scatter"}.isdisjoint(eqn.op.traits)
-    if looks_up or any(array_shape(v.type) != type.shape for v in (*eqn.operands, *eqn.results)):
-        return ()
-    named = [eqn.attrs.get(name) for name in ("axis", "axes")]
-    return tuple(
-        [a for value in named for a in ((value,) if isinstance(value, int) else value or ()) if isinstance(a, int)]
-    )
-
-
-def sums(eqn: Eqn) -> bool:
-    """Whether devices may compute an equation of parts of an axis that is gone, and add or compare what they find."""
-    return eqn.op in REDUCTIONS or eqn.op.partials is not None or eqn.op.operand_rules.multilinear or adds_items(eqn)
-
-
-def adds_items(eqn: Eqn) -> bool:
-    return "scatter" in eqn.op.traits and eqn.op not in OVERWRITES
-
-
-def is_left_to_xla(eqn: Eqn) -> bool:
-    """Whether XLA finds that each device can compute an equation of its parts."""
-    op = eqn.op
-    moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
-    arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
-    return op.elementwise or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
-
-
 def busy(eqn: Eqn, given: Sequence[Split]) -> bool:
     """Whether an equation may split or move something."""
     return any(map(any, given)) or bool(eqn.regions) or isinstance(eqn.op.movement, Placement)
-
-
-def has_gaps(eqn: Eqn, axis: int) -> bool:
-    """Whether a convolution skips places along an axis of space: XLA's partitioner fails on some of these."""
-    counts = [eqn.attrs[name] for name in ("strides", "input_dilation", "kernel_dilation")]
-    return any([isinstance(count, tuple) and count[axis] != 1 for count in counts])
 
 
 def split_in(env: Mapping[Value, Split], value: Value) -> Split:
