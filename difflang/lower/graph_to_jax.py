@@ -22,7 +22,6 @@ from difflang.ir.interpreter import TextSink, discard_text
 from difflang.ir.op import AxisPermutation, Fill, LowerRule, Op
 from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.tensor_types import History, Tensor, numpy_dtype
-from difflang.lower.check_history_reads import reads_history_out_of_scope
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
@@ -109,8 +108,6 @@ class Lowering:
         graph = drop_transfers_in_maps(graph)
         self.census = count_equations(graph)
         refuse_too_large(graph, self.census)
-        if reads_history_out_of_scope(graph):
-            raise InternalError(f"{graph.name or 'this program'} reads a history where its loop cannot be replayed")
         return graph
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:

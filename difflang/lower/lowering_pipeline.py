@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from difflang.ad.expand_derivatives import differentiate, expand_derivatives
+from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.tensor_types import History
 from difflang.lower.capacity import INITIAL_CAPACITY, UNBOUNDED, Capacity, stores_unbounded_steps, with_capacity
@@ -79,6 +80,8 @@ def fit_capacity(graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE)
             steps = capacity.steps
         elif not arrays and (reads_history_out_of_scope(done) or offloads_histories(done)):
             arrays = True
+        elif arrays and reads_history_out_of_scope(done):
+            raise InternalError(f"{graph.name or 'this program'} reads a history where its loop cannot be replayed")
         else:
             return start, done
 

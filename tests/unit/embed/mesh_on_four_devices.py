@@ -75,6 +75,19 @@ fn each_root(a: f64[n @data], at: f64[2 @model]) -> f64[n @data] {
 fn all_roots(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(vmap(|x| newton(x, at))(a))
 fn pairs(a: f64[n @data, 2 @model]) -> f64 = sum([for x in a => newton(1.0 + x[0] * x[0], x + 2.0)])
 fn noise(n: dim) -> f64[n @data] = normal(n)
+fn orbit(x: f64, y: f64, z: f64) -> f64 {
+  var total = [x, z]
+  for v in [[x, 0.5], total, [z, y]] @ [1.0, x] {
+    var u = y
+    while u^2 < 1.1 {
+      total[0] = tanh(total[1] * v)
+      u = 1.1 * u + 0.2
+    }
+  }
+  sum(total)
+}
+fn orbits(x: f64[n @(model, data)], y: f64[n @(data, model)], z: f64[n @data]) -> f64 =
+  sum(for i => orbit(x[i], y[i], z[i]))
 """
 NET = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "v": np.linspace(1, 2, 4)}
 X, Y = np.linspace(-2, 2, 24).reshape(8, 3), np.linspace(0, 1, 8)
@@ -83,6 +96,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
     "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
     "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
+    "orbits": (Y, Y + 0.1, 1.0 - Y),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
