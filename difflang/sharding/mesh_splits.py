@@ -335,6 +335,11 @@ class MeshSplits:
                     self.meet(eqn, axis)
                     along[name] = ()
                     break
+        for result, origin in zip(eqn.results, origins, strict=True):
+            split = tuple([along.get(name, ()) for name in origin])
+            if not is_left_to_xla(eqn) and (fitting := self.fitting(split, result.type)) != split:
+                pairs = zip(origin, split, fitting, strict=True)
+                along.update({name: () for name, here, fits in pairs if here != fits})
         return along
 
     def meet(self, eqn: Eqn, axis: str) -> None:
@@ -353,8 +358,9 @@ class MeshSplits:
         passed = {mine[i] for mine, axes in zip(names, through, strict=True) for i in axes}
         gone = [name for name in along if along[name] and name not in kept]
         along.update({name: () for name in passed if name in kept})
-        if eqn.op not in READS and not is_left_to_xla(eqn):
-            along.update({name: () for name in kept if name and not all(name in origin for origin in origins)})
+        if not is_left_to_xla(eqn):
+            read = names[0] if eqn.op in READS else ()
+            along.update({n: () for n in kept if n and n not in read and not all(n in origin for origin in origins)})
         results = [
             (r.type, self.fitting(tuple([along.get(name, ()) for name in origin]), r.type))
             for r, origin in zip(eqn.results, origins, strict=True)

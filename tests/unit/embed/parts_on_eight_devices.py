@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import permutations
 
@@ -14,10 +15,13 @@ from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
 from difflang.embed.jax_primitive import bind_program
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Value
-from difflang.ir.tensor_types import F32, Tensor
+from difflang.ir.tensor_types import F32, I32, Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
+from difflang.ops.arrays.reshard import Along, Split, reshard
 from difflang.ops.arrays.resplit import resplit
 from difflang.ops.arrays.shift import shift, shift_reference
+from difflang.ops.arrays.swap_item import swap_window
+from difflang.ops.signal.pooling import sum_pool
 
 MESH = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
 X = np.arange(16, dtype=np.float32)
@@ -31,6 +35,20 @@ def run(split: tuple[str, ...], body: object) -> np.ndarray:
     program = EmbeddedProgram(build_region([Tensor(F32, (16,))], body), HOOKS)  # type: ignore[arg-type]
     given = jax.device_put(X, NamedSharding(MESH, PartitionSpec(split)))
     return np.asarray(jax.block_until_ready(bind_program(program, [given])[0]))
+
+
+def run_declared(
+    body: Callable[..., Sequence[Value]], *splits: Split, arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The results of a program that says how its arguments are split."""
+
+    def split(*params: Value) -> Sequence[Value]:
+        return body(*[reshard.one(p, splits=s, source=s) for p, s in zip(params, splits, strict=True)])
+
+    program = EmbeddedProgram(build_region([Tensor(F32, x.shape) for x in arrays], split), HOOKS)
+    whole = NamedSharding(MESH, PartitionSpec())
+    found = bind_program(program, [jax.device_put(x, whole) for x in arrays])
+    return [np.asarray(x) for x in jax.block_until_ready(found)]
 
 
 @pytest.mark.parametrize(("given", "wanted"), permutations(SPLITS, 2))
@@ -48,3 +66,21 @@ def test_elements_cross_borders(split: tuple[str, ...], by: int) -> None:
         return [shift.one(x, axis=0, by=by, split=(split,))]
 
     np.testing.assert_array_equal(run(split, body), shift_reference(X, axis=0, by=by, split=()))
+
+
+@pytest.mark.parametrize("given", [(), ("a",)])
+def test_a_window_that_is_split_and_put_into_an_array(given: Along) -> None:
+    def body(x: Value, update: Value) -> Sequence[Value]:
+        return swap_window(x, update, x.home.const(13, Tensor(I32, ())))
+
+    after, old = run_declared(body, (given,), (("b",),), arrays=[X, -X[:4]])
+    np.testing.assert_array_equal(after, [*X[:12], *-X[:4]])
+    np.testing.assert_array_equal(old, X[12:])
+
+
+def test_no_window_fits_into_an_image_that_is_split() -> None:
+    def body(x: Value) -> list[Value]:
+        return [sum_pool.one(x, window=(4,), strides=(4,), padding=((0, 0),))]
+
+    (found,) = run_declared(body, ((), (), ("b",)), arrays=[X.reshape(4, 2, 2)])
+    assert found.shape == (4, 0, 2)
