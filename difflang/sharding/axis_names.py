@@ -10,7 +10,7 @@ from difflang.ir.symbolic_dims import Dim, Poly, dim_name, polynomial_terms
 from difflang.ir.tensor_types import DType, Tensor, Type
 from difflang.ops.arrays.axis_reductions import reduce_all, reduce_any, reduce_max, reduce_min, reduce_prod, reduce_sum
 from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
-from difflang.ops.arrays.shape_manipulation import broadcast, reshape
+from difflang.ops.arrays.shape_manipulation import broadcast, pad, reshape
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.signal.convolution import conv
 from difflang.sharding.region_splits import array_shape
@@ -159,6 +159,13 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
         return tuple([a + (1 - operand) for a in range(type.rank - 2) if operand == 1 or has_gaps(eqn, a)])
     if "whole matrices" in eqn.op.traits:
         return tuple(range(max(type.rank - 2, 0), type.rank))
+    if "whole operands" in eqn.op.traits:
+        return tuple(range(type.rank))
+    if eqn.op is pad and operand == 0:
+        margins = zip(eqn.attrs["low"], eqn.attrs["high"], eqn.attrs["interior"], strict=True)
+        return tuple([a for a, margin in enumerate(margins) if any(margin)])
+    if isinstance(window := eqn.attrs.get("window"), tuple):
+        return tuple([a for a, k in enumerate(window, 1) if k != 1])
     looks_up = not {"gather", "scatter"}.isdisjoint(eqn.op.traits)
     if looks_up or any(array_shape(v.type) != type.shape for v in (*eqn.operands, *eqn.results)):
         return ()

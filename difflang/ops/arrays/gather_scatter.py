@@ -387,6 +387,7 @@ last_writes = inactive_op(
     type=last_writes_type,
     reference=last_writes_reference,
     lower=last_writes_lower,
+    traits=("whole operands",),
     samples=(
         OpExample((DUPLICATE_INDICES,), {"sizes": (3,)}),
         OpExample(GRID_INDICES, {"sizes": (2, 3)}),

@@ -112,6 +112,7 @@ first_claims = inactive_op(
     type=first_claims_type,
     reference=first_claims_reference,
     lower=first_claims_lower,
+    traits=("whole operands",),
     samples=(
         OpExample(
             (FixedOperand((True, False, True, True, True), BOOL), DUPLICATE_INDICES), {"shape": (3,), "axes": (0,)}

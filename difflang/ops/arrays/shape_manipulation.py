@@ -373,6 +373,7 @@ pad = linear_op(
         OpExample(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
         OpExample(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),
         OpExample(((4,), ()), {"low": (-2,), "high": (1,), "interior": (2,)}),
+        OpExample(((6,), ()), {"low": (1,), "high": (-1,), "interior": (0,)}),
         OpExample(((0,), ()), {"low": (1,), "high": (1,), "interior": (3,)}),
         OpExample(((), ()), {"low": (), "high": (), "interior": ()}),
         OpExample(((1, 1), ()), {"low": (0, 0), "high": (0, 0), "interior": (1, 0)}),
