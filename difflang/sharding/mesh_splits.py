@@ -254,10 +254,11 @@ class MeshSplits:
             inside = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
             ends = [region.results for region in inside]
             after = {s: joined(s, [starts[s], *returned(s, ends)], whole) for s in carries}
-            after |= {s: split for s in fixed if (split := brought(s, inside)) is not None}
-            fixed -= after.keys()
-            if all(starts[s] == split for s, split in after.items()):
-                break
+            if all(starts[s] == split for s, split in after.items()):  # then what the steps want of the rest is known
+                after = {s: split for s in fixed if (split := brought(s, inside)) is not None}
+                fixed -= after.keys()
+                if not after:
+                    break
             starts |= after
         self.starts[eqn], self.lanes[eqn] = starts, lanes
         self.returns[eqn] = {
