@@ -25,7 +25,7 @@ from difflang.embed.jax_primitive import bind_program
 from difflang.gradcheck.op_calls import calls_of
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
-from difflang.ir.tensor_types import F64, Tensor
+from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import reshard
 from support.op_calls import DRAWN
@@ -135,7 +135,7 @@ class Case:
 
 def op_case(rng: random.Random) -> Case | None:
     op = rng.choice(DRAWN)
-    calls = [c for c in calls_of(op, (F64,)) if c.arrays and not op.effect and all(x.size for x in c.arrays)]
+    calls = [c for c in calls_of(op, (F64, I32, BOOL)) if c.arrays and not op.effect and all(x.size for x in c.arrays)]
     if not calls:
         return None
     call = rng.choice(calls)
