@@ -248,6 +248,7 @@ class InteractiveSession:
         session = Session()
         self.runner.units.session = session
         self.runner.units.by_node.clear()
+        self.runner.translations.clear()
         for host in self.runner.hosts.values():
             host.session = session
         self.runner.frames[:] = [HostFrame(None)]

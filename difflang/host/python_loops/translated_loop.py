@@ -85,6 +85,11 @@ class LoopCache:
         self.steps: Counter[tree.Loop] = Counter()
         self.translating = False
 
+    def clear(self) -> None:
+        """Forget all translations: what they call means something else now."""
+        self.by_node.clear()
+        self.steps.clear()
+
     def at_step(self, host: LoopHost, e: tree.Loop, number: int, over: HostIterable | None) -> TranslatedLoop | None:
         """The translation of a loop that is about to take this step; None before it is worth one, or if it has none."""
         self.steps[e] += 1

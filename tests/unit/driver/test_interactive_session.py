@@ -64,6 +64,14 @@ def test_a_function_is_what_it_was_declared_as_last(talk: Talk) -> None:
     assert talk.feed("fn g(x: f32) -> f32 = x * x", "grad(f)(2.0)") == "32.0: f32"
 
 
+def test_a_translated_loop_calls_what_was_declared_last(talk: Talk) -> None:
+    talk.feed("let k = 1", "fn f(x: i32) -> i32 = k * x")
+    talk.feed("host fn total(n: i32) -> i32 {\n  var s = 0\n  for i in 0..n { s += f(i) }\n  s\n}")
+    assert talk.feed("total(40)") == "780: i32"
+    assert talk.feed("fn f(x: i32) -> i32 = 2 * k * x", "total(40)") == "1560: i32"
+    assert talk.feed("let k = 10", "total(40)") == "15600: i32"
+
+
 def test_a_function_reads_the_values_that_are_there(talk: Talk) -> None:
     talk.feed("let a = 2.0", "fn h(x: f32) = a * x")
     assert talk.feed("h(1.0)") == "2.0: f32"
