@@ -207,6 +207,9 @@ class TracedHost(HostWalk):
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
         super().bind_name(name, self.stored(value, mutable), mutable, span)
 
+    def kept(self, value: HostValue) -> HostValue:
+        return self.stored(value, mutable=False)
+
     def stored(self, value: HostValue, mutable: bool) -> HostValue:
         """The value under names of its own, where it is, or comes from, a variable."""
         text = self.text_code(value)

@@ -121,7 +121,7 @@ class LoopTranslator(TracedHost):
         return with_full_bounds(HostValue(value.type, tuple(map(TracedNumber, numbers))))
 
     def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
-        subject = self.stored(subject, mutable=False)
+        subject = self.kept(subject)
         first: HostValue | None = None
         result = UNIT_VALUE
         cases = possible_cases(self, e, subject)
@@ -224,8 +224,7 @@ class LoopTranslator(TracedHost):
             return f"zip({', '.join(map(self.iteration, over.parts))})"
         if not isinstance(over.value.type, RangeType):
             (leaf,) = traced_numbers(over.value)
-            # The loop goes through what the array was when it began.
-            return f"{leaf.number.code}[:]" if leaf.variable else leaf.number.code
+            return leaf.number.code
         return f"range({', '.join(self.writer.atom(x.number).code for x in traced_numbers(over.value))})"
 
     def step_counter(self, start: str) -> str:
@@ -285,7 +284,8 @@ class LoopTranslator(TracedHost):
             if isinstance(part, str):
                 pieces.append((part, None, None))
             else:
-                pieces.append((part.format, self.printable((yield self.value_of(part.value))), part.span))
+                value = self.kept((yield self.value_of(part.value)))
+                pieces.append((part.format, self.printable(value), part.span))
         values = [value for _, value, _ in pieces if value is not None]
 
         def join(*numbers: Any) -> str:
@@ -313,13 +313,13 @@ class LoopTranslator(TracedHost):
         return UNIT_VALUE
 
     def printable(self, value: HostValue) -> HostValue:
-        """The value, as something that may be passed to the host while the code runs."""
+        """The value, if it may be passed to the host while the code runs. Errors: Untranslatable."""
         text = self.text_code(value)
         if text is None:
             traced_numbers(value)
         if not has_numbers(value.type) or (contains_kind(value.type, (TextType,)) and text is None):
             raise Untranslatable
-        return self.stored(value, mutable=False)
+        return value
 
 
 class FailedAssertion(Exception):

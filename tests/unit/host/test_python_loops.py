@@ -236,6 +236,23 @@ for k in 0..20 {
 }
 print(primes, s, m, b)
 """,
+    "values that others change before they are used": """
+var x = 1
+var a = [1, 2, 3]
+for k in 0..20 {
+  print(x, x + 1, a, if k % 2 == 0 {
+    print("here")
+    x += k
+    a[0] = x
+    x
+  } else { x })
+  for (y, z) in zip(a, if k % 3 == 0 {
+    print("there")
+    a[1] += k
+    a
+  } else { a }) { print(y, z) }
+}
+""",
     "ranges": """
 var s = 0
 for k in 0..30 {
