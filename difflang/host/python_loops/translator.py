@@ -223,6 +223,8 @@ class LoopTranslator(TracedHost):
         if over.value is None:
             return f"zip({', '.join(map(self.iteration, over.parts))})"
         if not isinstance(over.value.type, RangeType):
+            if not isinstance(over.type, Tensor) or not is_number(over.type):
+                raise Untranslatable
             (leaf,) = traced_numbers(over.value)
             return leaf.number.code
         return f"range({', '.join(self.writer.atom(x.number).code for x in traced_numbers(over.value))})"

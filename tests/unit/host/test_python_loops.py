@@ -236,6 +236,15 @@ for k in 0..20 {
 }
 print(primes, s, m, b)
 """,
+    "arrays of records that are gone through": """
+record P { x: f32, n: i32 }
+let ps = [P(1.0, 1), P(2.0, 2)]
+var s = 0.0
+for k in 0..40 {
+  for p in ps { s += p.x * f32(p.n + k) }
+}
+print(s)
+""",
     "values that others change before they are used": """
 var x = 1
 var a = [1, 2, 3]
