@@ -59,7 +59,10 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
 def has_effects(e: tree.Expr) -> bool:
     """Whether evaluating an expression could fail, assign or draw."""
     for part in all_nodes(e):
-        if isinstance(part, (tree.Index, tree.Block)):
+        if isinstance(part, (tree.Index, tree.Block, tree.Pipe)):
+            return True
+        # An integer divisor may be 0.
+        if isinstance(part, tree.Binary) and part.op in ("//", "%") and not literal_integer(part.rhs):
             return True
         if isinstance(part, tree.Call) and not (isinstance(part.fn, tree.Name) and part.fn.id in OPS):
             return True

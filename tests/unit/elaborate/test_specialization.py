@@ -134,6 +134,11 @@ def test_what_only_a_mistake_would_give_is_refused() -> None:
             "print(f([1.0, 2.0]), f([1.0, -2.0]), g([1.0], 1), g([-1.0], 0))\n",
             "2 1 true false",
         ),
+        (  # a division and a function may fail too
+            "fn f(k: i32) -> bool = k != 0 and 100 // k > 7\nfn g(k: i32) -> bool = k == 0 or (k |> f)\n"
+            "fn h(k: i32) -> bool = k > 0 and 100 % k % 2 == 0\nfor k in 0..3 { print(f(k), g(k), h(k)) }\n",
+            "false true false\ntrue true true\ntrue true true",
+        ),
     ],
 )
 def test_scopes_and_evaluation(program: str, shown: str) -> None:
