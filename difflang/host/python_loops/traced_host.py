@@ -25,6 +25,7 @@ from difflang.host.python_loops.traced_values import (
     array_of,
     has_numbers,
     input_value,
+    is_known_text,
     is_traced_text,
     leaf_codes,
     narrowed,
@@ -41,7 +42,7 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, mentioned_names, target_variables
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.join_types import has_runtime_text
-from difflang.types.language_types import LangType, TextType, leaf_types
+from difflang.types.language_types import LangType, leaf_types
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
 
 
@@ -92,7 +93,7 @@ class TracedHost(HostWalk):
         """A value from outside the loop: numbers and texts that vary are arguments of the code."""
         value, var = self.host.read(name), name.var
         variable = var is not None and var.mutable
-        if isinstance(value.type, TextType) and value.type.value is not None and variable:
+        if is_known_text(value.type) and variable:
             value = self.inputs[name] = HostValue(TRACED_TEXT, (TracedText(next(self.names)),))
         elif value.leaves and has_numbers(value.type):
             value = self.inputs[name] = input_value(value, self.names, variable=variable)
@@ -292,7 +293,7 @@ class TracedHost(HostWalk):
         """A text as an expression of Python; None for any other value."""
         if is_traced_text(value):
             return leaf_codes(self.writer, [value])[0]
-        if isinstance(value.type, TextType) and value.type.value is not None:
+        if is_known_text(value.type):
             return repr(value.type.value)
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 from msgspec import Struct
@@ -47,6 +47,11 @@ TRACED_TEXT = TextType()  # of a text whose leaf is a `TracedText`
 
 def is_traced_text(value: HostValue) -> bool:
     return value.type == TRACED_TEXT and any(isinstance(leaf, TracedText) for leaf in value.leaves or ())
+
+
+def is_known_text(type: LangType) -> TypeGuard[TextType]:
+    """Whether a value is a text alone, whose characters its type has; an element of an array of texts is a number."""
+    return isinstance(type, TextType) and type.value is not None
 
 
 def has_numbers(type: LangType) -> bool:
@@ -106,7 +111,7 @@ def leaf_codes(writer: PythonWriter, values: Sequence[HostValue]) -> list[str]:
 
 def python_leaves(value: HostValue) -> list[Any]:
     """The numbers of a value or its text, as generated code has them."""
-    if isinstance(value.type, TextType):
+    if is_known_text(value.type):
         return [value.type.value]
     return list(map(python_number, value.leaves or ()))
 

@@ -17,13 +17,12 @@ from difflang.elaborate.context import AlreadyReported
 from difflang.host.data.mapped_files import mapping_of
 from difflang.host.loop_iterables import HostIterable, range_numbers
 from difflang.host.python_loops.traced_host import LoopHost
-from difflang.host.python_loops.traced_values import Untranslatable, concrete, python_leaves
+from difflang.host.python_loops.traced_values import TRACED_TEXT, Untranslatable, concrete, is_known_text, python_leaves
 from difflang.host.python_loops.translator import FailedAssertion, LoopTranslator
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.join_types import erase_texts
 from difflang.types.language_types import LangType, RangeType
 from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import DeferCheck
@@ -71,10 +70,12 @@ class TranslatedLoop(Struct, frozen=True, eq=False):
 
 
 def seen_as(host: LoopHost, name: str) -> tuple[LangType | None, Any]:
-    """What a translation knows of a name. The text of a variable is no part of that."""
+    """What a translation knows of a name. A text that is a variable itself is no part of that, one in a record is."""
     # `LazyGlobals.get` would evaluate it.
     var = dict.get(host.module.host, name)
-    return (None, None) if var is None else (erase_texts(var.type) if var.mutable else var.type, var.static)
+    if var is None:
+        return None, None
+    return TRACED_TEXT if var.mutable and is_known_text(var.type) else var.type, var.static
 
 
 class LoopCache:

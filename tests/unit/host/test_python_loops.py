@@ -236,6 +236,39 @@ for k in 0..20 {
 }
 print(primes, s, m, b)
 """,
+    "elements of arrays of texts": """
+let names = ["a", "b", "c"]
+var seen = names
+var (label, n) = ("a", 0)
+for i in 0..40 {
+  if names[i % 3] == names[0] { n += i }
+  seen[i % 3] = names[(7 * i + 1) % 3]
+}
+let chosen: str[k] = for i in 0..40 { yield names[i % 3] }
+for i in 0..40 {
+  if i > 20 { label = names[i % 2] }
+  for _ in 0..20 { if label == "a" { n += 1 } }
+}
+print(seen, chosen, label, n)
+""",
+    "texts in records and tuples that change": """
+record P { x: f32, name: str }
+var p = P(1.0, "a")
+var q = (1, "a")
+var n = 0
+for k in 0..40 {
+  if k > 25 {
+    p = P(2.0, "b")
+    q = (3, "c")
+  }
+  for _ in 0..20 {
+    p.x += 0.5
+    if p.name == "a" { n += 1 }
+    match q { (_, "a") => { n += 10 }, (i, _) => { n += 100 * i } }
+  }
+}
+print(p, q, n)
+""",
     "arrays of records that are gone through": """
 record P { x: f32, n: i32 }
 let ps = [P(1.0, 1), P(2.0, 2)]
