@@ -101,17 +101,22 @@ def floored_remainder(jax: Jax, x: JaxArray, y: JaxArray) -> tuple[JaxArray, Jax
 
 
 def rem_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
-    """An integer modulo 0 is 0, since the divisor is replaced by 1."""
+    """An integer modulo 0 is 0, since the divisor is replaced by 1. A zero of floats has the sign of the divisor."""
     r, differs, safe = floored_remainder(jax, x, y)
-    return jax.lax.select(differs, jax.lax.add(r, safe), r)
+    found, zero = jax.lax.select(differs, jax.lax.add(r, safe), r), jax.lax.full_like(r, 0)
+    if not jax.numpy.issubdtype(y.dtype, np.floating):
+        return found
+    return jax.lax.select(jax.lax.eq(found, zero), jax.numpy.copysign(zero, y), found)
 
 
 def floor_div_lower(jax: Jax, x: JaxArray, y: JaxArray) -> JaxArray:
     lax = jax.lax
     r, differs, safe = floored_remainder(jax, x, y)
     if jax.numpy.issubdtype(y.dtype, np.floating):
-        exact = lax.sub(x, lax.select(differs, lax.add(r, y), r))
-        whole, ratio = lax.round(lax.div(exact, y), lax.RoundingMethod.TO_NEAREST_EVEN), lax.div(x, y)
+        zero, one, ratio = lax.full_like(x, 0), lax.full_like(x, 1), lax.div(x, y)
+        whole = lax.round(lax.div(lax.sub(x, r), y), lax.RoundingMethod.TO_NEAREST_EVEN)
+        whole = lax.select(differs, lax.sub(whole, one), whole)
+        whole = lax.select(lax.eq(whole, zero), jax.numpy.copysign(zero, ratio), whole)
         below = lax.bitwise_and(differs, lax.is_finite(x))
         by_infinity = lax.select(below, lax.full_like(x, -1), ratio)
         found = lax.select(lax.eq(lax.abs(y), lax.full_like(y, np.inf)), by_infinity, whole)

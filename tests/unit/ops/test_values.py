@@ -21,6 +21,10 @@ def both(name: str, *xs: Any, **attrs: Any) -> list[Any]:
     interpreted, machine = call.reference(), compiled(OPS[name], *call.arrays, **attrs)
     np.testing.assert_array_equal(machine, interpreted)
     assert machine.dtype == interpreted.dtype
+    if interpreted.dtype.kind == "f":
+        # Of 0.0 and -0.0 these are two; a NaN has no sign that counts.
+        signs = [np.signbit(np.where(np.isnan(z), 0.0, z)) for z in (machine, interpreted)]
+        np.testing.assert_array_equal(*signs)
     return interpreted.tolist()
 
 
@@ -43,6 +47,16 @@ def test_float_remainders_have_the_sign_of_the_divisor() -> None:
     endless = np.array([1, 1, -1, -1]) * np.inf
     assert both("floor_div", np.array([5.0, -5.0, 5.0, 0.0]), endless) == [0.0, -1.0, -1.0, 0.0]
     assert np.isnan(both("floor_div", np.array([np.nan, np.inf, np.nan, np.inf]), endless)).all()
+
+
+def test_zeros_of_floored_division_have_signs() -> None:
+    x, y = np.array([-4.0, 4.0, 0.0, -0.0, -0.5, 0.5, 0.0]), np.array([2.0, -2.0, -1.0, 1.0, -1.0, 1.0, -np.inf])
+    assert np.signbit(both("rem", x, y)).tolist() == np.signbit(y).tolist()
+    assert np.signbit(both("floor_div", x[2:], y[2:])).tolist() == np.signbit(x[2:] / y[2:]).tolist()
+
+
+def test_a_quotient_is_finite_where_the_remainder_is_large() -> None:
+    assert both("floor_div", np.array([-1.7e308]), np.array([1e308])) == [-2.0]
 
 
 def test_integers_wrap() -> None:
