@@ -14,7 +14,7 @@ from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.derivatives.scalar_derivative import jet_order
 from difflang.elaborate.derivatives.wrt import parameter_fields_named
 from difflang.elaborate.expressions.comprehensions import reduction_argument
-from difflang.elaborate.expressions.names import module_named_by
+from difflang.elaborate.expressions.names import is_user_defined, module_named_by
 from difflang.elaborate.expressions.primary_expressions import select_field as field_of
 from difflang.elaborate.reports.name_errors import derivative_of_call_help, transform_argument_help
 from difflang.elaborate.terms import Closure, RecordTerm, Term
@@ -86,12 +86,6 @@ def transform_operator(cx: ElabContext, fn: tree.Expr) -> tuple[str, tuple[Wrt, 
     if not isinstance(base, tree.Name) or base.id not in TRANSFORM_NAMES or is_user_defined(cx, base):
         return None
     return base.id, tuple(parse_wrt(cx, w) for w in wanted) or ((0,),)
-
-
-def is_user_defined(cx: ElabContext, e: tree.Name) -> bool:
-    """Whether the program declares or binds this name itself."""
-    declared = any(e.id in names for names in (cx.module.fns, cx.module.records, cx.module.imported))
-    return declared or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None
 
 
 def parse_wrt(cx: ElabContext, e: tree.Expr) -> Wrt:

@@ -78,6 +78,12 @@ def lookup_name(cx: ElabContext, id: str, span: Span) -> Term:
     raise unknown_name_error(cx, id, span)
 
 
+def is_user_defined(cx: ElabContext, e: tree.Name) -> bool:
+    """Whether the program declares or binds this name itself."""
+    declared = any(e.id in names for names in (cx.module.fns, cx.module.records, cx.module.imported))
+    return declared or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None
+
+
 def binding_term(cx: ElabContext, binding: LocalBinding, span: Span) -> Term:
     binding.was_read = True
     if isinstance(binding.term, (int, Poly)):

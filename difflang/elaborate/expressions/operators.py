@@ -9,6 +9,7 @@ from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.constant_folding import division_by_zero, emit_folded
 from difflang.elaborate.expressions.elementwise import COMPARISONS, elementwise
+from difflang.elaborate.expressions.names import is_user_defined
 from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.reports.operand_mismatches import declaration_labels, dtype_mismatch_error, quote_or_this
 from difflang.elaborate.runtime_checks import emit_check
@@ -40,7 +41,7 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
     if e.op in LOGICAL and isinstance(lhs, Array) and not lhs.tensor.shape:
         if isinstance(lhs.static, bool) and lhs.static == (e.op == "or"):
             return lhs
-        if has_effects(e.rhs):
+        if has_effects(cx, e.rhs):
             return (yield short_circuit(cx, e, lhs))
     rhs = yield elaborate(cx, e.rhs)
     if e.op == "^" and isinstance(rhs, Array) and rhs.literal and isinstance(rhs.static, int):
@@ -56,7 +57,7 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
     return result
 
 
-def has_effects(e: tree.Expr) -> bool:
+def has_effects(cx: ElabContext, e: tree.Expr) -> bool:
     """Whether evaluating an expression could fail, assign or draw."""
     for part in all_nodes(e):
         if isinstance(part, (tree.Index, tree.Block, tree.Pipe)):
@@ -64,22 +65,26 @@ def has_effects(e: tree.Expr) -> bool:
         # An integer divisor may be 0.
         if isinstance(part, tree.Binary) and part.op in ("//", "%") and not literal_integer(part.rhs):
             return True
-        if isinstance(part, tree.Call) and not (isinstance(part.fn, tree.Name) and part.fn.id in OPS):
+        if isinstance(part, tree.Call) and not is_op(cx, part.fn):
             return True
     return False
 
 
+def is_op(cx: ElabContext, fn: tree.Expr) -> bool:
+    return isinstance(fn, tree.Name) and fn.id in OPS and not is_user_defined(cx, fn)
+
+
 def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
-    """`a and b`, `a or b` of scalar conditions: b is evaluated only if a does not decide the answer."""
+    """`a and b`, `a or b` where a is one condition: b is evaluated only if a does not decide the answer."""
     if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", f"`{e.op}` joins conditions", e.lhs.span, f"this is {show_type(lhs.tensor)}")
     variables = assigned_variables(cx, e.rhs)
     rest = yield elaborate_side(cx, lambda: elaborate(cx, e.rhs), variables, e.rhs.span)
     value = as_array(cx, rest.value, e.rhs.span, "a condition")
-    if not cx.unifier.same(value.tensor, Tensor(BOOL)):
+    if not cx.unifier.same(Tensor(value.tensor.dtype), Tensor(BOOL)):
         raise cx.error("DL0313", f"`{e.op}` joins conditions", e.rhs.span, f"this is {show_type(value.tensor)}")
     with cx.nested_graph(e.span) as other:
-        answer = Array(other.const(e.op == "or", Tensor(BOOL)))
+        answer = Array(other.const(e.op == "or", value.tensor))
         stay = BranchSide(other, answer, [b.term for b in variables if not isinstance(b.term, (int, Poly))], e.span)
     sides = (rest, stay) if e.op == "and" else (stay, rest)
     return emit_cond(cx, lhs, *sides, variables, e.span)

@@ -139,6 +139,12 @@ def test_what_only_a_mistake_would_give_is_refused() -> None:
             "fn h(k: i32) -> bool = k > 0 and 100 % k % 2 == 0\nfor k in 0..3 { print(f(k), g(k), h(k)) }\n",
             "false true false\ntrue true true\ntrue true true",
         ),
+        (  # one condition for all of an array; a function that has the name of an op
+            "fn f(c: bool, x: i32[n], k: i32) -> bool[n] = c and 6 // x > x[k]\nfn sign(k: i32) -> i32 = 6 // k\n"
+            "fn g(k: i32) -> bool = k != 0 and sign(k) > 2\n"
+            "print(f(false, [0, 1], 9), f(true, [1, 3], 0), g(0), g(2))\n",
+            "[false, false] [true, true] false true",
+        ),
     ],
 )
 def test_scopes_and_evaluation(program: str, shown: str) -> None:
