@@ -67,7 +67,12 @@ def shift_between(jax: Jax, here: JaxArray, axis: int, by: int, along: tuple[str
         part = jax.lax.slice_in_dim(here, begin, end, axis=axis)
         pairs = [(i + distance, i) for i in range(count) if 0 <= i + distance < count]
         # A device to which nobody sends has zeros.
-        parts.append(part if distance == 0 else permute_parts(jax, part, along, pairs))
+        if distance == 0:
+            parts.append(part)
+        elif pairs:
+            parts.append(permute_parts(jax, part, along, pairs))
+        else:
+            parts.append(jax.lax.full_like(part, 0))
     return parts[0] if len(parts) == 1 else jax.lax.concatenate(parts, axis)
 
 

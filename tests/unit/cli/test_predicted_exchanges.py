@@ -80,6 +80,11 @@ fn edges(x: f32[n @data]) -> f32 {
   }
   sum(t^2)
 }
+fn ring(x: f32[n @data]) -> f32 {
+  var t = x
+  for _ in 0..3 { t = t + 0.1 * (roll(t, 1) - 2.0 * t + roll(t, -1)) }
+  sum(t^2)
+}
 fn faces(x: f32[n @data], c: f32) -> f32 {
   var t = x
   for _ in 0..3 {
@@ -107,7 +112,7 @@ FUNCTIONS = {
     "carried": ("th", "x,w"), "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
-    "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
+    "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
 }  # fmt: skip
 
 
