@@ -219,7 +219,7 @@ def on_devices_lower(
     (eqn,) = regions[0].eqns
     given, found = [tuple([known_axes(split, free) for split in splits]) for splits in (given, found)]
     known = tuple([(attr, known_axes(split, free)) for attr, split in sizes])
-    along = tuple([a for a in summed if a in free])
+    along = tuple([a for a in summed if a in free and mesh.shape[a] > 1])
 
     def on_device(*parts: JaxArray) -> tuple[JaxArray, ...]:
         part = Part(lowering, eqn, parts[0], (given, found, known), mesh)
