@@ -54,6 +54,7 @@ from difflang.cli.options_and_reports import (
     no_cache,
     parse_amount,
     parse_pairs,
+    pretend_mesh,
     print_diagnostics,
     program_with_arguments,
     program_words,
@@ -396,9 +397,7 @@ def memory(
     from difflang.tools import memory_report
 
     if mesh and compiled:
-        from difflang.runtime import collectives
-
-        collectives.pretend_devices(prod(mesh.values()))
+        pretend_mesh(mesh)
     with exit_on_error(usage=memory_report.USAGE):
         specs = parse_pairs(argument_types, "--arg", "TYPE")
         options = memory_report.MemoryOptions(specs, wrt, budget, compiled, words, mesh)

@@ -142,7 +142,7 @@ search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-MAX_DEVICES = 512  # that this process pretends to have
+MAX_DEVICES = 512  # that this machine pretends to have
 
 
 def parse_mesh(ctx: click.Context, param: click.Parameter, text: str | None) -> dict[str, int]:
@@ -153,9 +153,22 @@ def parse_mesh(ctx: click.Context, param: click.Parameter, text: str | None) -> 
         if not name.isidentifier() or not size.isdecimal() or int(size) < 1 or name in found:
             raise click.BadParameter(f"{part.strip()!r} is not NAME=SIZE, once each", ctx, param)
         found[name] = int(size)
-    if math.prod(found.values()) > MAX_DEVICES:
-        raise click.BadParameter(f"at most {MAX_DEVICES} devices can be tried here", ctx, param)
     return found
+
+
+def pretend_mesh(mesh: Mapping[str, int]) -> None:
+    """Have JAX pretend that it has the devices of a mesh, to compile for them. Errors: UsageError for too many."""
+    from difflang.runtime import collectives
+
+    count = math.prod(mesh.values())
+    refuse_too_many(count)
+    collectives.pretend_devices(count)
+
+
+def refuse_too_many(devices: int) -> None:
+    """Errors: UsageError for more devices than this machine's processor can be split into."""
+    if devices > MAX_DEVICES:
+        raise click.UsageError(f"at most {MAX_DEVICES} devices can be tried here, not {devices:,}")
 
 
 def mesh_option(*, required: bool = False) -> Callable[[Command], Command]:

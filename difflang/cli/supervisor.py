@@ -28,7 +28,7 @@ from difflang.cli.commands.processes import (
     parse_coordinator,
     parse_process,
 )
-from difflang.cli.options_and_reports import STDIN
+from difflang.cli.options_and_reports import STDIN, refuse_too_many
 
 LOCALHOST = "127.0.0.1"
 PACKAGE_FOLDER = str(Path(__file__).resolve().parents[2])
@@ -102,6 +102,7 @@ def members_here(request: ProcessRequest, devices: int, room: str) -> list[Group
             "either --processes N, all here, or --coordinator HOST:PORT --process I/N for one of them"
         )
     if request.processes is not None:
+        refuse_too_many(devices)
         numbers, count, coordinator = range(request.processes), request.processes, f"{LOCALHOST}:{free_port()}"
     else:
         number, count = parse_process(request.process)

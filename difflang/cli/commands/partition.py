@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from difflang.cli.options_and_reports import (
     exit_on_error,
     mesh_option,
     parse_pairs,
+    pretend_mesh,
     print_diagnostics,
     program_with_arguments,
 )
@@ -50,9 +50,7 @@ def partition(
     from difflang.tools import partition as partitioning
 
     if compiled:
-        from difflang.runtime import collectives
-
-        collectives.pretend_devices(prod(mesh.values()))
+        pretend_mesh(mesh)
     with exit_on_error(usage=partitioning.USAGE):
         options = partitioning.PartitionOptions(
             mesh,

@@ -67,6 +67,22 @@ def test_a_plugin_that_imports_jax(folder: Path) -> None:
     assert "@data" in partitioned("net.dfl:loss", *words)
 
 
+def test_one_device_sends_nothing(folder: Path) -> None:
+    (folder / "one.dfl").write_text("axes data\nfn third(x: f32[n @data]) -> f32 = x[2] * sum(x[1..4])\n")
+    text = partitioned("one.dfl:third", "--mesh", "data=1", "--arg", "n=64", "--compile")
+    assert "no device sends anything" in text and "predicted" not in text
+
+
+def test_meshes_larger_than_can_be_tried_here(folder: Path) -> None:
+    mesh = "--mesh", "data=4096"
+    sizes = [f"--arg={name}" for name in ("n=8192", "d=16", "h=32")]
+    assert "@data" in partitioned("net.dfl:loss", *mesh, *sizes)
+    emitted = CliRunner().invoke(
+        main, ["emit", "net.dfl:loss", *mesh, *sizes, "--stage", "stablehlo", "--platform", "tpu"]
+    )
+    assert emitted.exit_code == 0 and '"data"=4096' in emitted.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -78,7 +94,7 @@ def test_a_plugin_that_imports_jax(folder: Path) -> None:
         (["--mesh", "data=64", "--compile"], "DL0601"),
         (["--mesh", "data4"], "is not NAME=SIZE"),
         (["--mesh", "data=4,data=2"], "is not NAME=SIZE"),
-        (["--mesh", "data=4096"], "at most 512 devices"),
+        (["--mesh", "data=4096", "--compile"], "at most 512 devices"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )

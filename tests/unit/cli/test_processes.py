@@ -241,6 +241,7 @@ def test_the_documented_program_from_standard_input() -> None:
     ("words", "said"),
     [
         (("--processes", "2"), "several processes run a mesh: --mesh data=4"),
+        (("--processes", "2", "--mesh", "data=1024"), "at most 512 devices can be tried here"),
         (("--processes", "3", *MESH), "3 processes cannot share a mesh of 4 devices"),
         (("--processes", "2", "--coordinator", "a:1", *MESH), "either --processes N, all here, or --coordinator"),
         (("--processes", "2", "--engine", "interpret", *MESH), "not with --engine interpret"),
