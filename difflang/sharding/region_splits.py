@@ -48,12 +48,7 @@ def runs_by_device(eqn: Eqn) -> bool:
     Side by side on all devices, a step would wait for every instance of the others.
     """
     graphs, _ = graphs_postorder(eqn.regions[0])
-    types = [v.type for v in (*eqn.operands, *eqn.results)]
-    return (
-        not any(g.effectful for g in graphs)
-        and all(isinstance(t, Tensor) for t in types)
-        and any(counts_own_steps(e) for g in graphs for e in g.eqns)
-    )
+    return not any(g.effectful for g in graphs) and any(counts_own_steps(e) for g in graphs for e in g.eqns)
 
 
 def counts_own_steps(eqn: Eqn) -> bool:

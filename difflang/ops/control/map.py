@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -93,49 +93,41 @@ def map_lower(
     lowering: RegionLowering, *arrays: LoweredValue, regions: tuple[Graph], consts: int, length: Dim,
     along: tuple[str, ...] = (),
 ) -> Sequence[LoweredValue]:  # fmt: skip
-    """On each device of a mesh the instances that lie there, if they are split `along` axes of it."""
-    assert isinstance(length, int)
-    mesh, free = mesh_here(lowering.jax)
-    split = tuple([axis for axis in along if axis in free])
-    if not split:
-        return map_instances(lowering, arrays, regions[0], consts, length)
-    here = length // prod([mesh.shape[axis] for axis in split])
-
-    def on_device(*local: LoweredValue) -> tuple[LoweredValue, ...]:
-        return tuple(map_instances(lowering, local, regions[0], consts, here))
-
-    whole, cut = (partition_spec(lowering.jax, along, free) for along in ((), (split,)))
-    given = [whole if i < consts else cut for i in range(len(arrays))]
-    return list(on_each_device(lowering.jax, on_device, arrays, given, cut))
-
-
-def map_instances(
-    lowering: RegionLowering, arrays: Sequence[LoweredValue], body: Graph, consts: int, length: int
-) -> Sequence[LoweredValue]:
     """`jax.vmap`; or a loop, where instances print, or would compute more side by side.
 
-    Histories do not cross it: their readers rerun the instance, see `history_value`.
+    On each device of a mesh the instances that lie there, if they are split `along` axes of it. Histories do not cross
+    it: their readers rerun the instance, see `history_value`.
     """
-    jax = lowering.jax
+    assert isinstance(length, int)
+    jax, (body,) = lowering.jax, regions
     fixed, xs = arrays[:consts], arrays[consts:]
     types = [stacked_type(r.type, length) for r in body.results]
     tensors, histories = split_histories(types)
     inner = restrict_region(lowering, body, tensors) if histories else body
     sequences, rebuilt = batch_inputs(lowering, xs)
+    one_by_one = inner.effectful or may_diverge(inner) or len(sequences) < len(xs)
 
     def instance(_: JaxArray, *items: JaxArray) -> tuple[JaxArray, ...]:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
-    if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
-        found = sequential_map(jax, length, sequences, instance, [r.type for r in inner.results])
-    # The iota gives `vmap` a batch axis where no operand has one.
+    def instances(count: int, *sequences: JaxArray) -> tuple[JaxArray, ...]:
+        if count and one_by_one:
+            return tuple(sequential_map(jax, count, sequences, instance, [r.type for r in inner.results]))
+        # The iota gives `vmap` a batch axis where no operand has one.
+        with lowering.batch_scope(count):
+            return tuple(jax.vmap(instance, axis_size=count)(jax.lax.iota(np.int32, count), *sequences))
+
+    mesh, free = mesh_here(jax)
+    if split := tuple([axis for axis in along if axis in free]):
+        here = length // prod([mesh.shape[axis] for axis in split])
+        cut = partition_spec(jax, (split,), free)
+        found = on_each_device(jax, partial(instances, here), sequences, [cut] * len(sequences), cut)
     else:
-        with lowering.batch_scope(length):
-            found = list(jax.vmap(instance, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
+        found = instances(length, *sequences)
     if not histories:
         return found
     run = MapRun(restrict_silently(lowering, body, histories), fixed, xs)
-    return merge_histories(found, [HistoryOutput(run, i) for i in range(len(histories))], types)
+    return merge_histories(list(found), [HistoryOutput(run, i) for i in range(len(histories))], types)
 
 
 def sequential_map(

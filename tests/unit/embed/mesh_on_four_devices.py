@@ -73,6 +73,7 @@ fn each_root(a: f64[n @data], at: f64[2 @model]) -> f64[n @data] {
   t
 }
 fn all_roots(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(vmap(|x| newton(x, at))(a))
+fn slopes(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(grad(all_roots)(a, at)^2)
 fn pairs(a: f64[n @data, 2 @model]) -> f64 = sum([for x in a => newton(1.0 + x[0] * x[0], x + 2.0)])
 fn noise(n: dim) -> f64[n @data] = normal(n)
 fn orbit(x: f64, y: f64, z: f64) -> f64 {
@@ -125,6 +126,24 @@ def test_devices_run_instances_by_themselves() -> None:
         text: Any = jax.jit(ONE.all_roots.grad()).lower(a, np.ones(2)).compile().as_text()
     assert text.count(" while(") >= 2
     assert re.findall(r" (all-\w+|collective-\w+)\(", text) == ["all-reduce"]
+
+
+def test_devices_read_histories_of_their_own_instances() -> None:
+    """Also where the gradient of a result comes from outside of the instances."""
+    f = difflang.loads(
+        SOURCE.replace("= sum(vmap(|x| newton(x, at))(a))", "= sum(vmap(|x| newton(x, at))(a)^2)")
+    ).all_roots
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    with jax.enable_x64(True):
+        a = jax.device_put(1.0 + Y, NamedSharding(mesh, P("data")))
+        gradient: Any = jax.jit(f.grad()).lower(a, np.ones(2)).compile()
+        close(gradient(a, np.ones(2)), f.grad()(1.0 + Y, np.ones(2)))
+    assert re.findall(r" (all-\w+|collective-\w+)\(", gradient.as_text()) == ["all-reduce"]
+
+
+def test_second_derivatives_read_the_histories_of_instances() -> None:
+    f, g = difflang.loads(SOURCE, mesh={"data": 4}).slopes, ONE.slopes
+    close(f.grad()(1.0 + Y, np.ones(2)), g.grad()(1.0 + Y, np.ones(2)))
 
 
 def test_a_check_in_an_instance_that_one_device_runs() -> None:
