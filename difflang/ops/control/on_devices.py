@@ -1,7 +1,8 @@
 """The op `on_devices`: one equation that each device of a mesh computes by itself, of its parts of the operands.
 
 XLA's partitioner finds no good way to look up or to write items of an array that is split, to go along one axis of
-several, or to factor a batch of matrices. Here a device looks for items in its own part, and what all found is added.
+several, or to factor a batch of matrices. Here a device looks for items in its own part; one of them has what
+is read, and the others zeros.
 """
 
 from __future__ import annotations
@@ -176,11 +177,17 @@ def local_shape(shape: Sequence[Any], split: Split, sizes: Mapping[str, int]) ->
     return tuple([n // prod([sizes[a] for a in along]) for n, along in zip(shape, split, strict=True)])
 
 
-def added(jax: Jax, x: JaxArray, along: Along) -> JaxArray:
-    """The sum of what all devices have."""
+def found_somewhere(jax: Jax, x: JaxArray, along: Along) -> JaxArray:
+    """What one of the devices has where the others have zeros: the sum of the bits, since -0.0 + 0.0 is 0.0."""
+    lax = jax.lax
+    if x.dtype.kind == "c":
+        pair = lax.concatenate([lax.expand_dims(part, (0,)) for part in (lax.real(x), lax.imag(x))], 0)
+        found = found_somewhere(jax, pair, along)
+        return lax.complex(found[0], found[1])
     if x.dtype == np.bool_:
-        return jax.lax.psum(x.astype(np.uint8), along).astype(np.bool_)
-    return jax.lax.psum(x, along)
+        return lax.psum(x.astype(np.uint8), along).astype(np.bool_)
+    bits = np.dtype(f"u{x.dtype.itemsize}")
+    return lax.bitcast_convert_type(lax.psum(lax.bitcast_convert_type(x, bits), along), x.dtype)
 
 
 # ---- The op
@@ -224,7 +231,7 @@ def on_devices_lower(
     def on_device(*parts: JaxArray) -> tuple[JaxArray, ...]:
         part = Part(lowering, eqn, parts[0], (given, found, known), mesh)
         results = part.results(*parts[1:]) if part.first else part.local(*parts)
-        return (*results[:-1], added(jax, results[-1], along)) if along else tuple(results)
+        return (*results[:-1], found_somewhere(jax, results[-1], along)) if along else tuple(results)
 
     specs = [[partition_spec(jax, split, free) for split in splits] for splits in (given, found)]
     return list(on_each_device(jax, on_device, arrays, specs[0], tuple(specs[1])))

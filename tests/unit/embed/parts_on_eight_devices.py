@@ -13,10 +13,12 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks
 from difflang.embed.jax_primitive import bind_program
+from difflang.gradcheck.op_calls import DTYPE_OF
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import F32, I32, Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
+from difflang.ops.arrays.gather_scatter import dynamic_slice, gather
 from difflang.ops.arrays.reshard import Along, Split, reshard
 from difflang.ops.arrays.resplit import resplit
 from difflang.ops.arrays.shift import shift, shift_reference
@@ -45,7 +47,7 @@ def run_declared(
     def split(*params: Value) -> Sequence[Value]:
         return body(*[reshard.one(p, splits=s, source=s) for p, s in zip(params, splits, strict=True)])
 
-    program = EmbeddedProgram(build_region([Tensor(F32, x.shape) for x in arrays], split), HOOKS)
+    program = EmbeddedProgram(build_region([Tensor(DTYPE_OF[x.dtype], x.shape) for x in arrays], split), HOOKS)
     whole = NamedSharding(MESH, PartitionSpec())
     found = bind_program(program, [jax.device_put(x, whole) for x in arrays])
     return [np.asarray(x) for x in jax.block_until_ready(found)]
@@ -76,6 +78,18 @@ def test_a_window_that_is_split_and_put_into_an_array(given: Along) -> None:
     after, old = run_declared(body, (given,), (("b",),), arrays=[X, -X[:4]])
     np.testing.assert_array_equal(after, [*X[:12], *-X[:4]])
     np.testing.assert_array_equal(old, X[12:])
+
+
+@pytest.mark.parametrize(("dtype", "parts"), [("f4", "f4"), ("f2", "f2"), ("c8", "f4")])
+def test_what_is_read_keeps_its_bits(dtype: str, parts: str) -> None:
+    x = np.full(32, -0.0, parts).view(dtype)[:16]
+
+    def body(x: Value) -> list[Value]:
+        at = x.home.const(5, Tensor(I32, ()))
+        return [dynamic_slice.one(x, at, sizes=(4,)), gather.one(x, at, axes=(0,))]
+
+    for found in run_declared(body, (("a",),), arrays=[x]):
+        assert np.signbit(np.atleast_1d(found).view(parts)).all()
 
 
 def test_no_window_fits_into_an_image_that_is_split() -> None:
