@@ -48,7 +48,12 @@ def runs_by_device(eqn: Eqn) -> bool:
     Side by side on all devices, a step would wait for every instance of the others.
     """
     graphs, _ = graphs_postorder(eqn.regions[0])
-    return not any(g.effectful for g in graphs) and any(counts_own_steps(e) for g in graphs for e in g.eqns)
+    whole = eqn.operands[: eqn.attrs.get("consts", 0)]
+    return (
+        not any(g.effectful for g in graphs)
+        and all(isinstance(v.type, Tensor) for v in whole)
+        and any(counts_own_steps(e) for g in graphs for e in g.eqns)
+    )
 
 
 def counts_own_steps(eqn: Eqn) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,9 +51,6 @@ from difflang.ops.loop.loop_op import check_step_sequence, loop
 from difflang.ops.loop.loop_to_dataflow import map_to_dataflow
 from difflang.ops.loop.step_transpose import INDEX, accumulating_step
 from difflang.ops.region_interface import Evaluate, HistoryValue, LoweredValue, ReferenceValue, RegionLowering
-
-# From the items that an instance reads to one for each operand.
-RebuildItems = Callable[[Sequence[JaxArray]], Sequence[LoweredValue]]
 
 
 def map_type(
@@ -104,13 +102,15 @@ def map_lower(
     types = [stacked_type(r.type, length) for r in body.results]
     tensors, histories = split_histories(types)
     inner = restrict_region(lowering, body, tensors) if histories else body
-    sequences, rebuilt = batch_inputs(lowering, xs)
-    one_by_one = inner.effectful or may_diverge(inner) or len(sequences) < len(xs)
+    inputs = map_inputs(lowering, fixed, xs)
+    one_by_one = inner.effectful or may_diverge(inner) or len(inputs.sequences) < len(xs)
 
-    def instance(_: JaxArray, *items: JaxArray) -> tuple[JaxArray, ...]:
-        return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
+    def instances(count: int, *arrays: JaxArray) -> tuple[JaxArray, ...]:
+        whole, sequences = arrays[: len(inputs.whole)], arrays[len(inputs.whole) :]
 
-    def instances(count: int, *sequences: JaxArray) -> tuple[JaxArray, ...]:
+        def instance(_: JaxArray, *items: JaxArray) -> tuple[JaxArray, ...]:
+            return tuple(lowering.graph(inner, *inputs.operands(whole, items)))
+
         if count and one_by_one:
             return tuple(sequential_map(jax, count, sequences, instance, [r.type for r in inner.results]))
         # The iota gives `vmap` a batch axis where no operand has one.
@@ -118,12 +118,14 @@ def map_lower(
             return tuple(jax.vmap(instance, axis_size=count)(jax.lax.iota(np.int32, count), *sequences))
 
     mesh, free = mesh_here(jax)
+    arrays = (*inputs.whole, *inputs.sequences)
     if split := tuple([axis for axis in along if axis in free]):
         here = length // prod([mesh.shape[axis] for axis in split])
-        cut = partition_spec(jax, (split,), free)
-        found = on_each_device(jax, partial(instances, here), sequences, [cut] * len(sequences), cut)
+        whole, cut = (partition_spec(jax, axes, free) for axes in ((), (split,)))
+        given = [whole] * len(inputs.whole) + [cut] * len(inputs.sequences)
+        found = on_each_device(jax, partial(instances, here), arrays, given, cut)
     else:
-        found = instances(length, *sequences)
+        found = instances(length, *arrays)
     if not histories:
         return found
     run = MapRun(restrict_silently(lowering, body, histories), fixed, xs)
@@ -169,28 +171,37 @@ def may_diverge(body: Graph) -> bool:
     return False
 
 
-def batch_inputs(lowering: RegionLowering, xs: Sequence[LoweredValue]) -> tuple[list[JaxArray], RebuildItems]:
-    """The arrays whose items the instances read, and a function from those items to one item for each of `xs`."""
-    sequences = [x for x in xs if not isinstance(x, HistoryValue)]
-    if len(sequences) == len(xs):
-        return sequences, lambda items: items
-    # For each run the range of its arrays, and how to rebuild its items.
-    inner: dict[HistoryRun, tuple[int, int, RebuildItems]] = {}
-    for run in source_maps(xs):
-        arrays, rebuilt = batch_inputs(lowering, run.xs)
-        inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
-        sequences += arrays
+class MapInputs(NamedTuple):
+    """The arrays that instances read, whole or one item each, and the operands of the body for those of an instance."""
 
-    def rebuild_items(items: Sequence[JaxArray]) -> list[LoweredValue]:
+    whole: Sequence[JaxArray]
+    sequences: Sequence[JaxArray]
+    operands: Callable[[Sequence[JaxArray], Sequence[JaxArray]], list[LoweredValue]]
+
+
+def map_inputs(lowering: RegionLowering, fixed: Sequence[LoweredValue], xs: Sequence[LoweredValue]) -> MapInputs:
+    """The inputs of a map, and of the maps that made histories of which it reads items: those are rerun."""
+    whole = [x for x in fixed if not isinstance(x, HistoryValue)]
+    sequences = [x for x in xs if not isinstance(x, HistoryValue)]
+    made: dict[HistoryRun, tuple[MapInputs, slice, slice]] = {}
+    for run in source_maps(xs):
+        inputs = map_inputs(lowering, run.fixed, run.xs)
+        ranges = [slice(len(a), len(a) + len(b)) for a, b in ((whole, inputs.whole), (sequences, inputs.sequences))]
+        made[run] = inputs, ranges[0], ranges[1]
+        whole += inputs.whole
+        sequences += inputs.sequences
+
+    def operands(whole: Sequence[JaxArray], items: Sequence[JaxArray]) -> list[LoweredValue]:
         def rerun(run: HistoryRun) -> list[LoweredValue]:
             assert isinstance(run, MapRun)
-            first, last, rebuilt = inner[run]
-            return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
+            inputs, ours, each = made[run]
+            return lowering.graph(run.body, *inputs.operands(whole[ours], items[each]))
 
-        replay, rest = HistoryReplay(rerun), iter(items)
-        return [replay(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]
+        replay, arrays, rest = HistoryReplay(rerun), iter(whole), iter(items)
+        kept = [x if isinstance(x, HistoryValue) else next(arrays) for x in fixed]
+        return [*kept, *[replay(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]]
 
-    return sequences, rebuild_items
+    return MapInputs(whole, sequences, operands)
 
 
 def source_maps(xs: Sequence[LoweredValue]) -> list[MapRun]:

@@ -73,6 +73,16 @@ fn each_root(a: f64[n @data], at: f64[2 @model]) -> f64[n @data] {
   t
 }
 fn all_roots(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(vmap(|x| newton(x, at))(a))
+fn climb(a: f64, k: i32) -> f64 {
+  var y = a
+  while y < 9.0 {
+    var z = [y, 1.0]
+    for j in 0..4 { z[(2 * j + k) % 2] = 0.4 * [0.3, y][j % 2] }
+    y += sum(z)
+  }
+  y
+}
+fn climbs(a: f64[n @data], k: i32) -> f64 = sum([for i => climb(a[i], k)]^2)
 fn slopes(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(grad(all_roots)(a, at)^2)
 fn pairs(a: f64[n @data, 2 @model]) -> f64 = sum([for x in a => newton(1.0 + x[0] * x[0], x + 2.0)])
 fn noise(n: dim) -> f64[n @data] = normal(n)
@@ -97,7 +107,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
     "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
     "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
-    "orbits": (Y, Y + 0.1, 1.0 - Y),
+    "climbs": (Y, 2), "orbits": (Y, Y + 0.1, 1.0 - Y),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
