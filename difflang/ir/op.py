@@ -272,6 +272,7 @@ Trait = Literal[
     "fusion barrier",  # XLA never fuses across it
     "accepts fill",  # its lowering accepts a number in place of an array filled with it
     "accepts transposed",  # its lowering accepts operands whose axes have not been permuted yet
+    "asks all elements",  # its lowering branches on all elements of an operand: each device asks those that it has
     "whole matrices",  # a device needs the last two axes of its operands whole
     "whole operands",  # a device needs all of them: every element has a part in each result
     "pinned",  # its result is placed where the equation stands: never moved out of a loop

@@ -189,7 +189,8 @@ def is_left_to_xla(eqn: Eqn) -> bool:
     op = eqn.op
     moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
     arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
-    return op.elementwise or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
+    alone = op.elementwise and "asks all elements" not in op.traits
+    return alone or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
 
 
 def has_gaps(eqn: Eqn, axis: int) -> bool:

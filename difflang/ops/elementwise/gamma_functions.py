@@ -246,6 +246,7 @@ digamma = unary_op(
     jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
     reference=lambda x: digamma_formula(NUMPY, x, numpy_cond),
     lower=lower_formula(digamma_formula, branches=True),
+    traits=("asks all elements",),
     samples=UniformSamples(0.3, 5.0),
     doc="""Derivative of `lgamma`; -Inf at 0 and Inf at -0.0. Units: 1 -> 1.
     Kinks: Inf at 0; NaN at the poles -1, -2, ...""",
