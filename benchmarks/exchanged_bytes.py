@@ -38,13 +38,18 @@ fn heat(rod: f32[n @data], a: f32) -> f32 {
   for _ in 0..100 { t[1..n - 1] += a * (t[2..] - 2.0 * t[1..n - 1] + t[..n - 2]) }
   sum(t^2)
 }
+fn recurrent(w: f32[d, d], x: f32[t, n @data, d]) -> f32 {
+  var h = zeros(n, d)
+  for i in 0..t { h = tanh(h @ w + x[i]) }
+  sum(h^2)
+}
 fn newton(a: f32[n @data]) -> f32 {
   var x = a
   for _ in 0..10 { x = 0.5 * (x + a / x) }
   sum(x)
 }
 """
-SIZES = {"n": 512, "d": 64, "h": 128, "f": 256, "c": 1024}
+SIZES = {"n": 512, "d": 64, "h": 128, "f": 256, "c": 1024, "t": 50}
 
 
 class Pair(Struct, frozen=True):
@@ -111,6 +116,16 @@ def heat(rod: Any, a: Any) -> Any:
     return lax.fori_loop(0, 100, backward, 2 * lax.fori_loop(0, 100, forward, rod))
 
 
+def recurrent(w: Any, x: Any) -> Any:
+    """Each device adds up its share of the gradient; one all-reduce adds these."""
+
+    def value(w: Any) -> Any:
+        h, _ = lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros(x.shape[1:]), x)
+        return jnp.sum(h**2)
+
+    return lax.psum(jax.grad(value)(w), "data")
+
+
 def newton(a: Any) -> Any:
     def root(a: Any) -> Any:
         x = a
@@ -121,7 +136,7 @@ def newton(a: Any) -> Any:
     return jax.grad(root)(a)
 
 
-N, D, H, F, C = (SIZES[name] for name in "ndhfc")
+N, D, H, F, C, T = (SIZES[name] for name in "ndhfct")
 PAIRS = (
     Pair("a step of data-parallel training", "step", "dhn", None, step, ((D, H), (H,), (N, D), (N,)),
          (WHOLE, WHOLE, ROWS, ROWS), (WHOLE, WHOLE)),
@@ -130,6 +145,8 @@ PAIRS = (
     Pair("gradient of cross entropy, classes split", "entropy", "dcn", "w", entropy, ((D, C), (N, D), (N,)),
          (P(None, "data"), WHOLE, WHOLE), P(None, "data")),
     Pair("gradient of 100 steps of a stencil", "heat", "n", "rod", heat, ((N,), ()), (ROWS, WHOLE), ROWS),
+    Pair("gradient of 50 steps of a recurrence", "recurrent", "dnt", "w", recurrent, ((D, D), (T, N, D)),
+         (WHOLE, P(None, "data")), WHOLE),
     Pair("gradient of 10 Newton iterations in a batch", "newton", "n", "a", newton, ((N,),), (ROWS,), ROWS),
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from difflang.ops.linalg.dot_general import dot_general
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.mesh_splits import MeshSplits, busy
 from difflang.sharding.region_splits import region_params, region_results, whole_split
+from difflang.sharding.sums_after_loops import sums_after_loops
 from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 
 
@@ -27,8 +28,13 @@ def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -
     Windows are shifted arrays in it.
     An array that is moved goes by the way that costs least: what will be cut is cut first.
     """
-    graph = note_index_positions(graph)
-    return SplitPins(mesh).graph(windows_to_shifts(graph, params, mesh), params)
+    return SplitPins(mesh).graph(graph_for_mesh(graph, params, mesh), params)
+
+
+def graph_for_mesh(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
+    """A finished graph as devices run it: with shifted arrays for windows, and sums that wait for the end of loops."""
+    shifted = windows_to_shifts(note_index_positions(graph), params, mesh)
+    return sums_after_loops(shifted, params, mesh)
 
 
 class SplitPins:

@@ -24,11 +24,9 @@ from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
 from difflang.sharding.entry_splits import entry_splits
-from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.mesh_splits import MeshSplits, PredictedCollective
-from difflang.sharding.pin_splits import pin_splits
+from difflang.sharding.pin_splits import graph_for_mesh, pin_splits
 from difflang.sharding.region_splits import whole_split
-from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
 
@@ -135,9 +133,9 @@ def report_partition(
     request = EmitRequest("ir", entry, options.argument_specs, options.wrt, program_args=options.words)
     call = function_call(checked, decl, request, Session(mesh=checked.session.mesh))
     graph = finalize_graph(call.graph, pipeline=COMPILE_ON_MESH)
-    graph = note_index_positions(with_check_number(graph) if call.fails else graph)
+    graph = with_check_number(graph) if call.fails else graph
     splits = param_splits(graph, options)
-    graph = windows_to_shifts(graph, splits, options.mesh)
+    graph = graph_for_mesh(graph, splits, options.mesh)
     found = MeshSplits(options.mesh)
     found.of_graph(graph, splits)
     program = compile_pinned(graph, splits, options.mesh) if options.compiled else None

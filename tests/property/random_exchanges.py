@@ -18,10 +18,8 @@ import numpy as np
 from difflang.embed.derived_programs import EmbeddedProgram
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import compile_on_mesh
-from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.mesh_splits import MeshSplits
-from difflang.sharding.pin_splits import pin_splits
-from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
+from difflang.sharding.pin_splits import graph_for_mesh, pin_splits
 from difflang.tools.partition import as_collective
 from property.random_splits import KINDS, MESHES, Case, draw_split, program_case
 
@@ -30,10 +28,10 @@ Exchanges = Counter[tuple[object, ...]]
 
 def exchanges(program: EmbeddedProgram, splits: Sequence[Split], mesh: dict[str, int]) -> tuple[Exchanges, Exchanges]:
     """What is predicted that devices exchange, and what XLA's program has."""
-    graph = note_index_positions(program.finished_graph)
+    graph = program.finished_graph
     given = [*splits, *[((),) * len(p.type.shape) for p in graph.params[len(splits) :]]]
     found = MeshSplits(mesh)
-    found.of_graph(windows_to_shifts(graph, given, mesh), given)
+    found.of_graph(graph_for_mesh(graph, given, mesh), given)
     counted = compile_on_mesh(pin_splits(graph, given, mesh), mesh, given)
     parts = [part for each in counted.collectives for part in each.parts]
     return Counter([as_collective(m).alike for m in found.moves]), Counter([p.alike for p in parts])

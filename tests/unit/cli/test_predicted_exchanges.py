@@ -33,6 +33,15 @@ fn carried(x: f32[t, h @data], w: f32[h @model, h]) -> f32 {
   for i in 0..t { s = tanh(s @ w + x[i]) }
   sum(s)
 }
+fn likely(x: f32[n @data]) -> f32 = sum(gamma(x))
+fn lstm(w: f32[d, d], u: f32[d, 2, d], x: f32[n @data, t, d]) -> f32 {
+  var s = zeros(n, d)
+  for i in 0..20 {
+    let keep = sigmoid(s @ u[.., 0])
+    s = keep * tanh(x[.., i % t] @ w + s @ u[.., 1]) + sum(keep) * w[0]
+  }
+  mean(s^2)
+}
 fn gathered(w: f32[d @data, h], x: f32[n @data, d]) -> f32 = sum(tanh(x @ reshard(w, _, @model)))
 fn embedded(table: f32[v @model, d], words: i32[n @data], y: f32[n @data, d]) -> f32 = mean((table[words] - y)^2)
 fn newton(a: f32[n @data]) -> f32 {
@@ -109,7 +118,8 @@ fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
 SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
 FUNCTIONS = {
     "loss": ("ndh", "l"), "step": ("ndh", None), "deep": ("kdhn", "up,down"), "recur": ("dnt", "w"),
-    "carried": ("th", "x,w"), "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
+    "carried": ("th", "x,w"), "likely": ("n", "x"), "lstm": ("dnt", "w,u"),
+    "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
     "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),

@@ -73,6 +73,17 @@ fn each_root(a: f64[n @data], at: f64[2 @model]) -> f64[n @data] {
   t
 }
 fn all_roots(a: f64[n @(data, model)], at: f64[2]) -> f64 = sum(vmap(|x| newton(x, at))(a))
+fn recurrent(w: f64[d, d], x: f64[n @data, t, d]) -> f64 {
+  var s = zeros(n, d)
+  var i = 0
+  while i < 2 * t and max(s) < 9.0 {
+    s = tanh(s @ w + x[.., i % t] @ w) + 0.1 * mean(s) * w[0]
+    for j in 0..i { s = sin(s @ (0.3 * w)) }
+    i += 1
+  }
+  sum(s)
+}
+fn heads(x: f64[n @data, d], q: f64[d, h @model], k: f64[d, h @model]) -> f64 = sum(tanh(x @ q) * tanh(x @ k))
 fn climb(a: f64, k: i32) -> f64 {
   var y = a
   while y < 9.0 {
@@ -107,7 +118,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
     "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
     "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
-    "climbs": (Y, 2), "orbits": (Y, Y + 0.1, 1.0 - Y),
+    "recurrent": (np.linspace(-1, 1, 9).reshape(3, 3), np.stack([X, X / 2], 1)),
+    "heads": (X, NET["w"], NET["w"] / 2), "climbs": (Y, 2), "orbits": (Y, Y + 0.1, 1.0 - Y),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
