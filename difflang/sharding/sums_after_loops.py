@@ -159,7 +159,9 @@ class Shares:
             return None
         along = taken[0][found[0][0]]
         alike = all(split[axis] == along for split, axis in zip(taken, found[0], strict=True))
-        return Share(eqn, found[0], along, tuple(moves)) if alike else None
+        known = isinstance(tensor_type(eqn.operands[0]).shape[found[0][0]], int)
+        sent = alike and known and self.splits.parts(along) > 1
+        return Share(eqn, found[0], along, tuple(moves)) if sent else None
 
     def count(self, shares: Mapping[Value, Share]) -> int:
         return self.splits.parts(next(iter(shares.values())).along)
