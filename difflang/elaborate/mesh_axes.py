@@ -15,7 +15,7 @@ from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Term, leaves, type_of, with_leaves
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.arrays.reshard import ANY, Along, Split, reshard
+from difflang.ops.arrays.reshard import ANY, Split, reshard
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.language_types import LangType, RecordType, TupleType, leaf_types
@@ -155,14 +155,3 @@ def mentions_axes(module: ModuleScope, written: Written) -> bool:
                 there = home.declaring_module(decl)
                 todo += [(there, inner) for field in decl.fields for inner in all_nodes(field.type)]
     return False
-
-
-def split_text(along: Along) -> str:
-    """The axes that split an axis of an array, as they are written; nothing if it is whole."""
-    return "" if along in ((), ANY) else f"@({', '.join(along)})" if along[1:] else f"@{along[0]}"
-
-
-def split_type_text(type: Tensor, split: Split) -> str:
-    """An array's type with the axes that split it: `f32[n @data, d]`."""
-    sizes = [f"{size} {split_text(along)}".rstrip() for size, along in zip(type.shape, split, strict=True)]
-    return f"{type.dtype}[{', '.join(sizes)}]" if sizes else str(type)

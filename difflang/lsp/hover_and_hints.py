@@ -13,7 +13,6 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver.checked_program import CheckedProgram
 from difflang.elaborate.context import Session
-from difflang.elaborate.mesh_axes import split_type_text
 from difflang.elaborate.module_declarations import check_definition, load_prelude
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
@@ -31,6 +30,7 @@ from difflang.lsp.name_resolution import (
 from difflang.lsp.positions import PositionMap
 from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
+from difflang.ops.arrays.reshard import split_type_text
 from difflang.syntax import tree
 from difflang.syntax.builtin_page import SignatureText, builtin_entries, signature_texts
 from difflang.syntax.doc_pages import entry_as_markdown

@@ -19,7 +19,7 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.source import Source
 from difflang.driver.checked_program import CheckedProgram, check_block, find_function
-from difflang.elaborate.mesh_axes import declared_layouts, split_type_text
+from difflang.elaborate.mesh_axes import declared_layouts
 from difflang.execution.engine import Engine
 from difflang.host import program_args
 from difflang.host.builtin_registry import HOST_BUILTINS
@@ -32,6 +32,7 @@ from difflang.host.data.state_dict import array_type_text
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import format_value
 from difflang.ir.tensor_types import DTYPES, Tensor
+from difflang.ops.arrays.reshard import split_type_text
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.check_data import data_headers, has_generic_dtype

@@ -20,6 +20,17 @@ Split = tuple[Along, ...]  # of each axis of an array
 ANY: Along = ("?",)  # an axis that is split as it comes
 
 
+def split_text(along: Along) -> str:
+    """The axes that split an axis of an array, as they are written; nothing if it is whole."""
+    return "" if along in ((), ANY) else f"@({', '.join(along)})" if along[1:] else f"@{along[0]}"
+
+
+def split_type_text(type: Tensor, split: Split) -> str:
+    """An array's type with the axes that split it: `f32[n @data, d]`."""
+    sizes = [f"{size} {split_text(along)}".rstrip() for size, along in zip(type.shape, split, strict=True)]
+    return f"{type.dtype}[{', '.join(sizes)}]" if sizes else str(type)
+
+
 def reshard_type(same: TypeSolver, x: Tensor, *, splits: Split, source: Split) -> Tensor:
     same.accepts(x, (*NUMBERS, BOOL))
     for split in (splits, source) if source else (splits,):

@@ -11,13 +11,13 @@ from difflang.base.wording import with_article
 from difflang.driver.checked_program import CheckedProgram, check_program
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.calls.builtin_registry import BUILTINS, TRANSFORM_NAMES
-from difflang.elaborate.mesh_axes import declared_layouts, names_axes, split_type_text
+from difflang.elaborate.mesh_axes import declared_layouts, names_axes
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim, dim_names
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.ops.arrays.constants import const
-from difflang.ops.arrays.reshard import Split
+from difflang.ops.arrays.reshard import Split, split_type_text
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
