@@ -271,6 +271,9 @@ COMMON_MISTAKES = (
     *(CommonMistake("DL0124", f"let x: {dtype}<m> = 3", "state word at", "a number has no unit in its type",
             "put it in the name, as in `length_m`; sizes go in brackets, `f64[n]`", (DROP_TOKEN,), r"<[^>\n]*>")
             for dtype in NUMBER_TYPES),
+    CommonMistake("DL0101", "let x: f64[n @a @b] = 3", "state at", "a size has at most one `@`",
+            "write `n @(data, model)` to split it along both axes of the mesh", (DROP_TOKEN,),
+            r"@[ \t]*\w+(?:[ \t]*@[ \t]*\w+)*", replacement=((r"(\w+)[ \t]*@[ \t]*(\w+)", r"(\1, \2)"),), both=True),
     CommonMistake("DL0124", "let x: P<f64> = 3", "state at", "the arguments of a type go in brackets",
             "write `P[f64]`", (DROP_TOKEN,), r"<[^>\n]*>", replacement=((r"<([\w, \t]*)>", r"[\1]"),)),
     CommonMistake("DL0124", "let x: positive f64 = 3", "state at", "a type has no word before or after its name",
