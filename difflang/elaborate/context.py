@@ -58,6 +58,9 @@ class Session(Struct, eq=False):
     """State shared by all functions of a program: its specializations, diagnostics and check sites."""
 
     instances: dict[InstanceKey, FunctionInstance] = field(default_factory=dict[InstanceKey, FunctionInstance])
+    # For `check_splits`: how regions split their results, by the splits of their params, and regions with notes.
+    region_splits: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    noted_graphs: dict[Graph, Graph] = field(default_factory=dict[Graph, Graph])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     in_progress: FunctionStack = field(default_factory=FunctionStack)
     checked_definitions: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
@@ -126,6 +129,16 @@ class Session(Struct, eq=False):
         if place not in self.issued_warnings:
             self.issued_warnings.add(place)
             self.report(DifflangError(warning))
+
+    @contextmanager
+    def silenced(self) -> Generator[None]:
+        """Whatever is reported inside is forgotten."""
+        before = self.diagnostics, self.errors, self.issued_warnings, self.strict
+        self.diagnostics, self.issued_warnings, self.strict = [], set(), False
+        try:
+            yield
+        finally:
+            self.diagnostics, self.errors, self.issued_warnings, self.strict = before
 
 
 class HostCalls(Protocol):

@@ -87,6 +87,8 @@ class RootGraph(Struct, eq=False):
     definition_only: bool = False
     # While checking, elaborate the bodies of called functions nevertheless.
     follows_calls: bool = False
+    # While checking, emit calls with the bodies of called functions, to see what they do with arrays that are split.
+    follows_splits: bool = False
     globals: dict[GlobalName, Term] = field(default_factory=dict[GlobalName, Term])
     global_types: dict[GlobalName, LangType] = field(default_factory=dict[GlobalName, LangType])
     # Reads a host number that a size depends on; None outside host code.

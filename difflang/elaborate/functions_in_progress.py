@@ -24,6 +24,7 @@ class InstanceKey(NamedTuple):
     static_values: Hashable
     sizes: Hashable
     definition: bool
+    follows_splits: bool
 
 
 class PendingFunction(Struct, eq=False):

@@ -30,7 +30,8 @@ def instance_key(
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     # Array arguments lose their static values at the call; closures keep those of their captures.
     functions = [t for t in terms.values() if isinstance(t, Closure)]
-    return InstanceKey(code, types, tuple(map(static_facts, (*captures, *functions))), sizes, cx.root.definition_only)
+    facts, root = tuple(map(static_facts, (*captures, *functions))), cx.root
+    return InstanceKey(code, types, facts, sizes, root.definition_only, root.follows_splits)
 
 
 def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term], span: Span) -> None:

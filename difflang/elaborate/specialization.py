@@ -134,6 +134,7 @@ def build_instance(
     span: Span,
 ) -> Walk[FunctionInstance]:
     inner = function_context(cx.session, code.module, annotations, cx.root.definition_only)
+    inner.root.follows_splits = cx.root.follows_splits
     builder, decl = inner.builder, code.decl
     names = [*code.names, *terms]
     origins = {p.name: p.type.span for p in decl.params if p.type is not None}
@@ -321,6 +322,7 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True
     )
     cx = function_context(session, module, annotations, definition=True)
+    cx.root.follows_splits = module.knows_axes and names_axes(module, decl)
     before = session.errors
     if session.type_notes is not None:
         session.type_notes.definition_root = cx.root
@@ -333,10 +335,10 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         result = yield elaborate_body(cx, decl)
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)
-        if module.knows_axes and names_axes(module, decl):
+        if cx.root.follows_splits:
             from difflang.sharding.check_splits import check_splits  # few programs split arrays
 
-            splits = check_splits(cx.root.builder.eqns)
+            splits = check_splits(cx.root.builder.eqns, session.region_splits, session.noted_graphs)
             if session.type_notes is not None:
                 session.type_notes.put_splits(splits)
         session.definition_results[decl] = CheckedDefinition(

@@ -24,13 +24,15 @@ Makers = Mapping[Value, Eqn]
 INDEXED = {gather: 1, **dict.fromkeys((scatter, scatter_add, scatter_max, scatter_min, scatter_mul), 2)}
 
 
-def note_index_positions(graph: Graph) -> Graph:
+def note_index_positions(graph: Graph, done: dict[Graph, Graph] | None = None) -> Graph:
     """The graph with the attribute `positions` at gathers and scatters that have such an index.
 
-    Cost: linear; a graph that is used many times is rewritten once.
+    Cost: linear; a graph that is used many times, or is `done` already, is rewritten once.
     """
-    done: dict[Graph, Graph] = {}
+    done = {} if done is None else done
     for inner in graphs_postorder(graph)[0]:
+        if inner in done:
+            continue
         made = {r: eqn for eqn in inner.eqns for r in eqn.results}
         eqns = [with_positions(e.with_regions([done[r] for r in e.regions]) if e.regions else e, made)
                 for e in inner.eqns]  # fmt: skip

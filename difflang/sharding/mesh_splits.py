@@ -54,6 +54,18 @@ IN_JAX = (
 )
 
 
+class SplitConflict(DifflangError):
+    """What is split along these axes of the mesh cannot be taken together. `params` are those of the region gone
+    through last that are split so, each with an axis; None before any region is left.
+    """
+
+    def __init__(
+        self, diagnostic: Diagnostic, axes: Along = (), params: Sequence[tuple[Value, str]] | None = None
+    ) -> None:
+        super().__init__(diagnostic)
+        self.axes, self.params = axes, params
+
+
 class PredictedCollective(Struct, frozen=True):
     """An exchange that an equation needs: its kind, and what each device has afterwards.
 
@@ -76,7 +88,10 @@ def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]
     Errors: DL0604 if a result would be split along one mesh axis twice, DL0605 if two axes that an equation takes
     together are split differently.
     """
-    return MeshSplits(mesh, strict=True).of_graph(note_index_positions(graph), params)
+    try:
+        return MeshSplits(mesh, strict=True).of_graph(note_index_positions(graph), params)
+    except SplitConflict as conflict:
+        raise DifflangError(*conflict.diagnostics) from None
 
 
 class RegionSplits(Struct, frozen=True):
@@ -244,7 +259,7 @@ class MeshSplits:
         flow = eqn.op.region_dataflow(eqn)
         carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
         starts = {s: given[s.operand] for s in flow.slots if s.operand is not None}
-        lanes = () if carries else next(filter(None, [lane(eqn, s, starts[s]) for s in starts]), ())
+        lanes = () if carries else self.lanes_of(eqn, [way for s in starts if (way := lane(eqn, s, starts[s]))])
         if lanes and flow.independent and runs_by_device(eqn):
             self.by_device[eqn] = lanes
             starts = {s: alone(eqn, s, split, lanes) for s, split in starts.items()}
@@ -272,6 +287,10 @@ class MeshSplits:
                 often = None if times is None or m.times is None else m.times * times
                 self.moves += [replace(m, times=often)] * (2 if k and times is None and stores_states(eqn) else 1)
         return self.results_of_regions(eqn, lanes)
+
+    def lanes_of(self, eqn: Eqn, ways: Sequence[Along]) -> Along:
+        """Along what instances are split whose items are split in these ways."""
+        return ways[0] if ways else ()
 
     def enter(self, eqn: Eqn, given: Sequence[Split], starts: Mapping[RegionSlot, Split], lanes: Along) -> None:
         """Note what devices exchange before the regions run: steps read each item of an array that is split."""
@@ -454,16 +473,16 @@ def split_in(env: Mapping[Value, Split], value: Value) -> Split:
 # ---- Errors
 
 
-def split_differently(eqn: Eqn, first: Along, second: Along, ways: Sequence[str]) -> DifflangError:
+def split_differently(eqn: Eqn, first: Along, second: Along, ways: Sequence[str]) -> SplitConflict:
     message = f"what is taken together here is split along {quoted(first)} and along {quoted(second)}"
     label, helps = Label(eqn.span, "split in two ways"), ("put both along the same axis of the mesh", *ways)
-    return DifflangError(Diagnostic("DL0605", message, (label,), helps))
+    return SplitConflict(Diagnostic("DL0605", message, (label,), helps), (*first, *second))
 
 
-def split_twice(eqn: Eqn, axis: str, ways: Sequence[str]) -> DifflangError:
+def split_twice(eqn: Eqn, axis: str, ways: Sequence[str]) -> SplitConflict:
     message = f"two axes of this result would both be split along {quoted([axis])}"
     label = Label(eqn.span, "made from two axes that are split along it")
-    return DifflangError(Diagnostic("DL0604", message, (label,), tuple(ways)))
+    return SplitConflict(Diagnostic("DL0604", message, (label,), tuple(ways)), (axis,))
 
 
 def quoted(axes: Iterable[str]) -> str:

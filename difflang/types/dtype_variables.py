@@ -26,6 +26,9 @@ class DTypeVar(DType):
         self.default_real = real
         self.solution: DType | None = None
 
+    def __str__(self) -> str:
+        return dtype_text(self)
+
     @property
     def is_complex(self) -> bool:
         """Whether only complex candidates remain."""

@@ -6,6 +6,7 @@ from difflang.base.source import Span
 from difflang.elaborate.calls import extern_calls, recursion
 from difflang.elaborate.calls.application import applies, placeholder_term
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.checked_calls import checked_call
 from difflang.elaborate.calls.lambdas import infer_sizes_from_bodies, prove_linear_arguments
 from difflang.elaborate.calls.signatures import (
     default_value,
@@ -73,7 +74,8 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
             cx.root.calls.add(decl)
             apply_memory_limit(cx, decl.attributes)
             lay_out_arguments(cx, code.module, decl, given)
-            return lay_out_result(cx, code.module, decl, placeholder_term(cx, result))
+            found = yield checked_call(cx, code, captures, terms, annotations, result, args.span)
+            return lay_out_result(cx, code.module, decl, found)
     return (yield retry_with_host_sizes(cx, terms, call_with))
 
 

@@ -108,6 +108,143 @@ def test_wrong_axes(program: str, found: list[tuple[str, int]]) -> None:
     assert codes(program) == found
 
 
+HELPERS = """axes data, model
+record Pair[n] { u: f64[n], v: f64[n] }
+enum Act { Plain, Scaled(by: f64) }
+fn helper(u: f64[n], v: f64[n]) -> f64[n] = u * v
+fn deep(x: f64[k], y: f64[k]) -> f64[k] = sin(helper(y, x))
+fn total(u: f64[n], v: f64[n]) -> f64 = sum(deep(u, v))
+fn one(u: f64[n]) -> f64[n] = cos(u)
+fn ruled(u: f64[n], v: f64[n]) -> f64[n] = u * v
+rule ruled(u, v) { (ruled(u, v), linear |du, dv| du * v + u * dv) }
+fn root(p: f64[n]) -> f64[n] = sqrt(p)
+rule root(p) by implicit |x| x * x - p
+fn again(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { u * v } else { again(sin(u), v, k - 1) }
+fn even(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { u } else { odd(u, v, k - 1) }
+fn odd(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { v } else { even(u * v, v, k - 1) }
+fn halved(u: f64[n]) -> f64 = if n <= 1 { sum(u) } else { halved(u[..n // 2]) + halved(u[n // 2..]) }
+fn pair(u: f64[n], v: f64[n]) -> Pair[n] = Pair(u, v)
+fn applied(g: (f64[n]) -> f64[n], u: f64[n]) -> f64[n] = g(g(u))
+fn same[T](u: T) -> T = u
+fn any_rank(u: f64[..s]) -> f64[..s] = 2.0 * u
+fn act(a: Act, u: f64[n]) -> f64[n] = match a { Plain => u, Scaled(by) => by * u }
+fn drawn(u: f64[n]) -> f64[n] = u + normal(n)
+fn scaled(u: f64[n], k: dim) -> f64[n] = u * f64(k)
+fn chosen(u: f64[n], v: f64[n], k: dim) -> f64[n] = if k == 0 { u * v } else { u }
+fn product(u: f64, v: f64) -> f64 = u * v
+fn turned(u: f64[n, m]) -> f64[m, n] = transpose(u)
+fn placed(u: f64[n]) -> f64[n] { let z: f64[n @model] = sin(u)
+  z }
+fn faulty(u: f64[n]) -> f64[n] = u + "a"
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "ways"),
+    [
+        ("f64 = sum(helper(sin(a), y))", 2),
+        ("f64 = sum(helper(sin(a), a))", 0),
+        ("f64[n] = one(a)", 1),
+        ("f64[n @data] = one(a)", 0),
+        ("f64 = total(a, y)", 2),
+        ("f64 = sum(ruled(a, y))", 2),
+        ("f64[n] = root(a)", 1),
+        ("f64[n @data] = grad(total)(a, y)", 2),
+        ("f64[n @data] = grad(|t| total(t, y))(a)", 2),
+        ("f64[n @data] = grad(|t| total(t, t))(a)", 0),
+        ("f64[n @data, n] = hessian(total)(a, y)", 2),
+        ("(f64[n @data], f64[n @data]) = jvp[u, v](helper)(a, y, a, y)", 2),
+        ("f64[k] = [for i => total(t[i], y)]", 2),
+        ("f64[k] = [for i => total(t[i], a)]", 0),
+        ("f64[k, n] = [for row in t => one(row)]", 1),
+        ("f64[k, n @data] = vmap(one)(t)", 0),
+        ("f64[k, n] = vmap(one)(t)", 1),
+        ("f64[n @data] = vmap(product)(a, y)", 2),
+        ("f64[n @data] = again(a, y, 3)", 2),
+        ("f64[n @data] = again(a, a, 3)", 0),
+        ("f64[n @data] = even(a, y, 3)", 2),
+        ("f64 = halved(a)", 0),
+        ("f64[n @data] { let p = pair(a, y)\n  p.u * p.v }", 2),
+        ("f64[n @data] = applied(|t| t * y, a)", 2),
+        ("f64[n @data] = applied(|t| t * a, a)", 0),
+        ("f64[n] = same(a)", 1),
+        ("f64[n] = any_rank(a)", 1),
+        ("f64[n] = act(Plain, a)", 1),
+        ("f64[n] = drawn(a)", 1),
+        ("f64[n] = scaled(a, 3)", 1),
+        ("f64[n @data] = chosen(a, y, 0)", 2),
+        ("f64[n @data] = chosen(a, y, 1)", 0),
+        ("f64[n @data] {\n  fn g(u: f64[n]) -> f64[n] { let z: f64[n] = zeros(n)\n    u * y + z }\n  g(a)\n}", 2),
+        ("f64[n @data, k] = turned(t)", 0),
+        ("f64[k, n @data] = turned(turned(t))", 0),
+        ("f64[n @data, k @model] = turned(t)", 0),
+        ("f64[n @model, k] = turned(t)", 1),
+        ("f64 = sum(placed(a))", 1),
+        ("f64 = sum(placed(y))", 0),
+    ],
+)
+def test_splits_are_followed_into_calls(body: str, ways: int) -> None:
+    program = f"{HELPERS}fn f(a: f64[n @data], y: f64[n @model], t: f64[k, n @data]) -> {body}"
+    line = HELPERS.count("\n") + 1
+    found = [d for d in check_program(Source("a.dfl", program)).errors if d.code == "DL0605"]
+    said = (
+        [["an array that is split along"], ["what is taken together here is split along `"]][ways - 1] if ways else []
+    )
+    assert [d.message[: len(s)] for d, s in zip(found, said, strict=True)] == said
+    assert all(d.labels[0].span.position[0] >= line for d in found)
+
+
+def test_a_fault_in_a_called_function_does_not_hide_others() -> None:
+    wrong = "fn f(a: f64[n @data], y: f64[n @model]) -> f64 = sum(faulty(a)) + sum(helper(a, y))"
+    assert ("DL0605", HELPERS.count("\n") + 1) in codes(HELPERS + wrong)
+
+
+def told(program: str) -> list[tuple[str, str]]:
+    """The marked texts of the first error in the text of helpers and a function, with the texts of their labels."""
+    (error,) = [d for d in check_program(Source("a.dfl", HELPERS + program)).errors if d.code in ("DL0604", "DL0605")]
+    return [(label.span.text, label.text) for label in error.labels]
+
+
+def test_the_labels_say_what_meets_where() -> None:
+    assert told("fn f(a: f64[n @data], y: f64[n @model]) -> f64 = total(sin(a), y)") == [
+        ("total(sin(a), y)", "called here"),
+        ("deep(u, v)", "called here"),
+        ("helper(y, x)", "called here"),
+        ("u * v", "split in two ways: f64[n @model] and f64[n @data]"),
+        ("f64[n @model]", "split along `model` here"),
+        ("f64[n @data]", "split along `data` here"),
+    ]
+    assert told("fn f(w: f64[d @data, h], x: f64[n @data, d]) -> f64 {\n  let z = sin(x)\n  sum(z @ w)\n}") == [
+        ("z @ w", "one must become whole: f64[n @data, d] and f64[d @data, h]"),
+        ("f64[n @data, d]", "split along `data` here"),
+        ("f64[d @data, h]", "split along `data` here"),
+    ]
+    assert told("fn f(x: f64[n @data]) -> f64[n, n] {\n  let y = reshard(x, @model)\n  outer(y, y)\n}") == [
+        ("outer(y, y)", "made from two axes that are split along it: f64[n @model]"),
+        ("reshard(x, @model)", "split along `model` here"),
+    ]
+    assert told("fn f(x: f64[n @data]) -> f64[n] {\n  var y = x\n  for _ in 0..3 { y = 2.0 * y }\n  y + 1.0\n}") == [
+        ("f64[n]", "whole"),
+        ("y + 1.0", "this is f64[n @data]"),
+        ("f64[n @data]", "split along `data` here"),
+    ]
+    assert told("fn f(x: f64[n @data], y: f64[n @model]) -> f64[n] = [for i in 0..2 => x * y][0]")[1:] == [
+        ("f64[n @data]", "split along `data` here"),
+        ("f64[n @model]", "split along `model` here"),
+    ]
+
+
+def test_each_function_is_gone_through_once() -> None:
+    levels, callers = 180, 20
+    lines = ["axes data", "fn f0(u: f64[n], v: f64[n]) -> f64[n] = u * v"]
+    lines += [f"fn f{i}(u: f64[n], v: f64[n]) -> f64[n] = f{i - 1}(v, u) + f{i - 1}(u, v)" for i in range(1, levels)]
+    lines += [f"fn g{i}(u: f64[n{i} @data]) -> f64[n{i} @data] = f{levels - 1}(u, u)" for i in range(callers)]
+    checked = check_program(Source("a.dfl", "\n".join(lines)))
+    assert not checked.diagnostics
+    followed = [key for key in checked.session.instances if key.follows_splits]
+    assert len(followed) == len(checked.session.region_splits) == levels
+
+
 def test_a_misspelt_axis_is_repaired() -> None:
     (told,) = check_program(Source("a.dfl", "axes model\nfn f(x: f32[n @modle]) -> f32 = sum(x)")).diagnostics
     assert told.helps == ("did you mean `model`?",) and len(told.fixes) == 1
