@@ -5,7 +5,7 @@ The sizes of the mesh are not known yet, and those of arrays may be names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -83,11 +83,10 @@ class DeclaredSplits(MeshSplits):
         label = Label(eqn.span, "one must become whole")
         raise SplitConflict(Diagnostic("DL0605", message, (label,), (WAY,)), (axis,))
 
-    def lanes_of(self, eqn: Eqn, ways: Sequence[Along]) -> Along:
-        for way in ways[1:]:
-            if way != ways[0]:
-                raise split_differently(eqn, ways[0], way, self.ways)
-        return super().lanes_of(eqn, ways)
+    def flow_together(self, eqn: Eqn, ways: Iterable[Along]) -> None:
+        first, *others = list(dict.fromkeys(filter(None, ways))) or [()]
+        if others:
+            raise split_differently(eqn, first, others[0], self.ways)
 
     def traced(self, eqn: Eqn, conflict: SplitConflict) -> SplitConflict:
         """A conflict in an equation or its regions, with the places where the program splits what meets there."""

@@ -259,7 +259,9 @@ class MeshSplits:
         flow = eqn.op.region_dataflow(eqn)
         carries = [s for s in flow.slots if s.operand is not None and s.result is not None]
         starts = {s: given[s.operand] for s in flow.slots if s.operand is not None}
-        lanes = () if carries else self.lanes_of(eqn, [way for s in starts if (way := lane(eqn, s, starts[s]))])
+        ways = [way for s in starts if not carries and (way := lane(eqn, s, starts[s]))]
+        self.flow_together(eqn, ways)
+        lanes = ways[0] if ways else ()
         if lanes and flow.independent and runs_by_device(eqn):
             self.by_device[eqn] = lanes
             starts = {s: alone(eqn, s, split, lanes) for s, split in starts.items()}
@@ -268,7 +270,7 @@ class MeshSplits:
         while True:
             inside = [self.of_region(r, region_params(eqn, k, starts)) for k, r in enumerate(eqn.regions)]
             ends = [region.results for region in inside]
-            after = {s: joined(s, [starts[s], *returned(s, ends)], whole) for s in carries}
+            after = {s: self.joined(eqn, s, [starts[s], *returned(s, ends)], whole) for s in carries}
             if all(starts[s] == split for s, split in after.items()):  # then what the steps want of the rest is known
                 after = {s: split for s in fixed if (split := brought(s, inside)) is not None}
                 fixed -= after.keys()
@@ -277,7 +279,7 @@ class MeshSplits:
             starts |= after
         self.starts[eqn], self.lanes[eqn] = starts, lanes
         self.returns[eqn] = {
-            s: starts.get(s) or joined(s, back, whole) for s in flow.slots if (back := returned(s, ends))
+            s: starts.get(s) or self.joined(eqn, s, back, whole) for s in flow.slots if (back := returned(s, ends))
         }
         self.enter(eqn, given, starts, lanes)
         times = steps_of(eqn) if flow.repeats and not flow.independent else 1
@@ -288,9 +290,13 @@ class MeshSplits:
                 self.moves += [replace(m, times=often)] * (2 if k and times is None and stores_states(eqn) else 1)
         return self.results_of_regions(eqn, lanes)
 
-    def lanes_of(self, eqn: Eqn, ways: Sequence[Along]) -> Along:
-        """Along what instances are split whose items are split in these ways."""
-        return ways[0] if ways else ()
+    def joined(self, eqn: Eqn, slot: RegionSlot, splits: Sequence[Split], whole: set[tuple[RegionSlot, int]]) -> Split:
+        for here in zip(*splits, strict=True):
+            self.flow_together(eqn, here)
+        return joined(slot, splits, whole)
+
+    def flow_together(self, eqn: Eqn, ways: Iterable[Along]) -> None:
+        """Called with the ways in which one axis is split of what regions take or give: items, states, results."""
 
     def enter(self, eqn: Eqn, given: Sequence[Split], starts: Mapping[RegionSlot, Split], lanes: Along) -> None:
         """Note what devices exchange before the regions run: steps read each item of an array that is split."""
