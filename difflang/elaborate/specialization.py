@@ -214,8 +214,8 @@ def function_context(
 
 def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
     """Check the `where` clauses of a function, or rely on them while a definition is checked. Errors: DL0315."""
-    for clause in decl.where:
-        holds = yield elaborate(cx, clause)
+    for clause, part in [(clause, part) for clause in decl.where for part in conjuncts(clause)]:
+        holds = yield elaborate(cx, part)
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
             raise cx.error("DL0315", f"`{decl.name}` requires {clause.span.text}", clause.span, f"{sizes} here")
@@ -223,6 +223,13 @@ def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
             cx.unifier.conditions.append(size_condition(holds.value) if isinstance(holds, Array) else None)
         elif not isinstance(holds, Array) or holds.static is not True:
             cx.session.undecided_conditions[clause.span] = None
+
+
+def conjuncts(condition: tree.Expr) -> list[tree.Expr]:
+    """The conditions that `and` joins: each of them holds."""
+    if isinstance(condition, tree.Binary) and condition.op == "and":
+        return [*conjuncts(condition.lhs), *conjuncts(condition.rhs)]
+    return [condition]
 
 
 def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
