@@ -103,6 +103,24 @@ def test_long_valleys() -> None:
         np.testing.assert_allclose(x, 1, rtol=1e-7)
 
 
+LAWS = """import minimize (lbfgs, newton_cg, gauss_newton)
+enum Law { Line(a: f64, b: f64), Power(k: f64), Flat }
+fn at(l: Law, x: f64) -> f64 = match l { Line(a, b) => a * x + b, Power(k) => k * x^2, Flat => 1.0 }
+fn misses(laws: Law[m]) -> f64[m, 2] = [for l in laws => [at(l, 1.0) - 2.0, at(l, 2.0) - 3.0]]
+fn loss(laws: Law[m]) -> f64 = sum(misses(laws)^2) / 2
+let start = [Line(0.0, 0.0), Power(0.5), Flat]
+fn numbers(laws: Law[3]) -> f64[3] {
+  let (a, b) = match laws[0] { Line(a, b) => (a, b), _ => (nan, nan) }
+  [a, b, match laws[1] { Power(k) => k, _ => nan }]
+}
+"""
+
+
+@pytest.mark.parametrize("solver", ["lbfgs(loss, start, tol = 1e-7)", "newton_cg(loss, start)", "gauss_newton(misses, start)"])
+def test_the_items_of_an_array_of_enums_keep_their_variants(solver: str) -> None:
+    np.testing.assert_allclose(answer(f"numbers({solver}.x)", LAWS), [1, 1, 14 / 17], rtol=1e-6)
+
+
 def test_a_record_moves_as_an_array_does() -> None:
     w, b, *record = solvers()["moved"]
     x, *flat = solvers()["flat"]
