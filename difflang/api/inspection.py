@@ -18,7 +18,7 @@ from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word, suggestion
 from difflang.base.errors import CheckError, classify_errors
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
-from difflang.driver.type_specs import declared_arguments
+from difflang.driver.type_specs import declared_arguments, is_text
 from difflang.elaborate.context import Session
 from difflang.embed.jax_primitive import lower_placed
 from difflang.execution.callable_graph import finalize_within_limit
@@ -76,30 +76,45 @@ class InspectMixin(TransformMixin):
     def _symbolic_specs(
         self, sizes: tuple[str, ...], specs: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[CallArgument, ...]:
-        """The arguments with symbolic sizes. Errors: DL1207 for other specs, DL1210, DL1240 for a mapped function."""
-        if specs or named:
-            way = f'write `f.bind(…).export(path, symbolic="{sizes[0]}")`'
-            raise make_error("DL1207", "beside symbolic sizes, only bound sizes describe arguments", help=way)
+        """The arguments with symbolic sizes; of specs only texts of parameters that are texts.
+
+        Errors: DL1207 for other specs, DL1210 for a missing text, DL1240 for a mapped function.
+        """
         base = innermost_function(self.function_type).code
+        params = base.decl.params if isinstance(base, FnCode) else ()
+        texts = {p.name: p for p in params if isinstance(base, FnCode) and is_text(base.decl, p.name)}
+        if specs or not all([name in texts and isinstance(value, str) for name, value in named.items()]):
+            message = "beside symbolic sizes, only bound sizes and named texts describe arguments"
+            way = f'write `f.bind(…).export(path, symbolic="{sizes[0]}")`'
+            raise make_error("DL1207", message, help=way)
+        for name, param in texts.items():
+            if name not in named and param.default is None:
+                message = f"the text of parameter `{name}` of `{self.__name__}` is not given"
+                way = f'pass it by name: `f.export(path, symbolic="{sizes[0]}", {name}="…")`'
+                raise make_error("DL1210", message, (param.span, ""), help=way)
         found = None
         if isinstance(base, FnCode):
-            found = self._declared_arguments(base.decl, base.module, symbolic_sizes(base.decl, sizes))
+            found = self._declared_arguments(base.decl, base.module, symbolic_sizes(base.decl, sizes), named)
         if found is None:
             way = "export the function itself, and use `jax.vmap` on what is loaded"
             raise export_error(f"`{self.__name__}` has axes that no declaration names, so none is symbolic", way)
         return found
 
     def _declared_arguments(
-        self, decl: tree.Fn, module: ModuleScope, symbolic: Mapping[str, TypeBinding] = MappingProxyType({})
+        self,
+        decl: tree.Fn,
+        module: ModuleScope,
+        symbolic: Mapping[str, TypeBinding] = MappingProxyType({}),
+        texts: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[CallArgument, ...] | None:
-        """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""
+        """The arguments, with tangents, that a declaration, bound sizes and texts determine; None for a mapped one."""
         count = len(decl.params)
         tangents = self.full_signature.parameters[count:]
         # A batch size is in no declaration.
         if self.full_signature.vmap_depth or any(p.tangent_of is None for p in tangents):
             return None
         try:
-            found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes}, symbolic)
+            found = declared_arguments(module, decl, {**texts, **{n: str(size) for n, size in self.sizes}}, symbolic)
         except DifflangError as error:
             raise undetermined_sizes(error, self.signature.dims) from None
         if tangents and len(found) < count:
@@ -242,7 +257,7 @@ class InspectMixin(TransformMixin):
         Besides the portable program, the file holds StableHLO for the `platforms`, which need not be available here
         (by default cpu, cuda and tpu), and the program's source for error reports, unless `source` is false. The sizes
         that `symbolic` names are those of each call: `f.bind(d=2).export("f.dflx", symbolic="n")`. There is then no
-        StableHLO, and `bind` determines the other sizes.
+        StableHLO, `bind` determines the other sizes, and texts are passed by name.
 
         Errors: ArtifactError for a function that prints, or takes or returns functions, and for a symbolic size on
         which a `where` depends; DL1210 if a size is missing.

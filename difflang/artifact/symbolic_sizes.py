@@ -13,6 +13,7 @@ from difflang.artifact.artifact_graph import GraphFunction
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.symbolic_dims import dim_name, dim_names
 from difflang.ir.verify import verify
+from difflang.passes.constant_integers import select_known_branches
 from difflang.passes.substitute_dims import DimValues, substitute_graph_dims, substitute_in_attr
 from difflang.runtime.value_layouts import (
     FunctionLayout,
@@ -73,7 +74,7 @@ def substitute_sizes(body: GraphFunction, number: DimValues) -> GraphFunction:
     """The function with numbers for symbolic sizes. Errors: InternalError for numbers that its types do not allow."""
     return replace(
         body,
-        graph=verify(substitute_graph_dims(body.graph, number)),
+        graph=verify(select_known_branches(substitute_graph_dims(body.graph, number))),
         params=tuple([replace(p, layout=sized_layout(p.layout, number)) for p in body.params]),
         result=sized_layout(body.result, number),
         sizes=tuple([name for name in body.sizes if number(name) == dim_name(name)]),

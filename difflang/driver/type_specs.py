@@ -183,8 +183,9 @@ def missing_argument_error(
         written = [p.type for p in decl.params if p.type is not None and p.default is None and not is_dim(p.type)]
         named = dict.fromkeys(n for w in written for n in size_names(w, annotations))
         missing = [n for n in named if n not in annotations.bound]
-    what = noun_list("size", missing) or f"the type of parameter `{param.name}`"
-    example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}=f32[3]"
+    text = is_text(decl, param.name)
+    what = noun_list("size", missing) or f"the {'text' if text else 'type'} of parameter `{param.name}`"
+    example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}={'TEXT' if text else 'f32[3]'}"
     message = f"{what} of `{decl.name}` {'are' if len(missing) > 1 else 'is'} not given"
     return make_error("DL1210", message, (param.span, ""), help=f"add `{example}`")
 

@@ -14,8 +14,9 @@ from difflang.ir.op import Fill
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
 from difflang.ops.arrays.constants import const
+from difflang.ops.control.cond import cond
 from difflang.ops.op_factories import static_size
-from difflang.passes.graph_levels import rewrite_each_graph
+from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_each_graph
 
 MAX_NUMBERS = 1 << 18  # constants of a program are small
 
@@ -102,3 +103,25 @@ def folded_integers(facts: ConstantIntegers, eqn: Eqn) -> Eqn:
     if found is None or not found.size or found.min() != found.max():
         return eqn
     return Eqn(const, (), eqn.results, {"value": found.flat[0].item(), "type": type}, (), eqn.span)
+
+
+def select_known_branches(graph: Graph) -> Graph:
+    """Replace branches whose conditions are known by the selected region. The other one need not have valid types."""
+    return rewrite_each_graph(graph, select_in_level)
+
+
+def select_in_level(graph: Graph) -> Graph:
+    """One graph, whose regions have been rewritten."""
+    while True:  # a selected region may read a condition that is known out here
+        facts = ConstantIntegers(graph)
+        known = {e: facts.numbers(e.operands[0]) for e in graph.eqns if e.op is cond}
+        selected = {e: inlined_region(e, bool(number)) for e, number in known.items() if number is not None}
+        if not selected:
+            return graph
+        graph = replace_equations(graph, selected)
+
+
+def inlined_region(eqn: Eqn, condition: bool) -> EquationEmitter:
+    """Emits the region of a branch for a condition."""
+    region = eqn.regions[0 if condition else 1]
+    return lambda builder, env: builder.inline(region, *[env[v] for v in eqn.operands[1:]])

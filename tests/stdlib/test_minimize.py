@@ -116,7 +116,9 @@ fn numbers(laws: Law[3]) -> f64[3] {
 """
 
 
-@pytest.mark.parametrize("solver", ["lbfgs(loss, start, tol = 1e-7)", "newton_cg(loss, start)", "gauss_newton(misses, start)"])
+@pytest.mark.parametrize(
+    "solver", ["lbfgs(loss, start, tol = 1e-7)", "newton_cg(loss, start)", "gauss_newton(misses, start)"]
+)
 def test_the_items_of_an_array_of_enums_keep_their_variants(solver: str) -> None:
     np.testing.assert_allclose(answer(f"numbers({solver}.x)", LAWS), [1, 1, 14 / 17], rtol=1e-6)
 

@@ -335,7 +335,14 @@ fn asserted(x: f32[n]) -> f32 {
   std(x)
 }
 fn rows(t: Row[n]) -> f32 = dot(t.x, t.k)
+fn guarded(x: f32[n]) -> f32 {
+  let k = n
+  var s = 0.0
+  for i in 0..2 { s += if n > 1 { if k > 3 { x[k - 4] * x[3] } else { x[1] } } else { x[0] } }
+  s
+}
 fn third(x: f32[n]) -> f32 = x[2]
+fn chosen(x: f32[n], how: str) -> f32 = if how == "sum" { sum(x) } else { max(x) }
 fn even(x: f32[n]) -> f32 where n % 2 == 0 = sum(x)
 fn halves(x: f32[2 * n]) -> f32[n] = x[..n]
 """
@@ -360,7 +367,7 @@ def symbolic_arguments(name: str, n: int) -> tuple[Any, ...]:
     return known.get(name, (rows(n),))
 
 
-@pytest.mark.parametrize("name", ["score", "loss", "branch", "steps", "grown", "noisy", "asserted", "rows"])
+@pytest.mark.parametrize("name", ["score", "loss", "branch", "guarded", "steps", "grown", "noisy", "asserted", "rows"])
 def test_one_artifact_serves_many_sizes(name: str, tmp_path: Path) -> None:
     """Bit for bit what the original gives, with its derivatives, and for any size."""
     f = getattr(S, name).bind(d=2) if name in ("score", "loss") else getattr(S, name)
@@ -374,7 +381,7 @@ def test_one_artifact_serves_many_sizes(name: str, tmp_path: Path) -> None:
             continue
         assert described(g(*args, **key)) == described(f(*args, **key))
         assert described(jax.jit(g)(*args, **key)) == described(jax.jit(f)(*args, **key))
-        if name in ("branch", "steps", "loss"):
+        if name in ("branch", "guarded", "steps", "loss"):
             wrt = "x" if name == "loss" else 0
             ours, theirs = g.value_and_grad(wrt)(*args), f.value_and_grad(wrt)(*args)
             assert described(ours) == described(theirs)
@@ -402,6 +409,13 @@ def test_symbolic_sizes_can_be_bound(tmp_path: Path) -> None:
         symbolic(tmp_path, S.loss.bind(d=2), "n")(*symbolic_arguments("score", 3), rows(4))
 
 
+def test_a_text_beside_symbolic_sizes_is_passed_by_name(tmp_path: Path) -> None:
+    S.chosen.export(tmp_path / "f.dflx", symbolic="n", how="max")
+    g = difflang.runtime.load(tmp_path / "f.dflx")
+    for n in (1, 4):
+        assert described(g(rows(n))) == described(g(rows(n), "max")) == described(S.chosen(rows(n), "max"))
+
+
 @pytest.mark.parametrize(
     ("name", "sizes", "more", "said"),
     [
@@ -410,7 +424,8 @@ def test_symbolic_sizes_can_be_bound(tmp_path: Path) -> None:
         ("score", ["n"], {}, "bind its sizes"),
         ("steps", ["k"], {}, "has no size `k`"),
         ("steps", ["n"], {"platforms": ("cpu",)}, "StableHLO is for sizes that are numbers"),
-        ("steps", ["n"], {"x": "f32[3]"}, "only bound sizes describe arguments"),
+        ("steps", ["n"], {"x": "f32[3]"}, "only bound sizes and named texts describe arguments"),
+        ("chosen", ["n"], {}, r'the text of parameter `how` of `chosen` is not given(.|\n)*symbolic="n", how="…"'),
     ],
 )
 def test_sizes_that_cannot_be_symbolic(

@@ -117,6 +117,7 @@ def test_texts_of_an_export_are_given(tmp_path: Path) -> None:
         result = export(path, entry, "--arg", "n=3", "-o", out)
         assert result.exit_code == 2 and "`m.name` is a text that is not given" in result.output
     assert export(path, ":chosen", "--arg", "kind=b", "--symbolic", "n", "-o", out).exit_code == 0
+    assert "add `--arg kind=TEXT`" in export(path, ":chosen", "--symbolic", "n", "-o", out).output
     np.testing.assert_array_equal(difflang.runtime.load(out)(np.ones(3, np.float32), "b"), [2, 2, 2])
 
 
