@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
@@ -49,7 +51,7 @@ from difflang.ops.control.call import call as call_op
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, body_value
 from difflang.types.annotations import AnnotationResolver
-from difflang.types.dtype_variables import DTypeVar
+from difflang.types.dtype_variables import DTypeVar, dtype_text, prune_dtype
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import LangType, leaf_types, prune_type
 from difflang.types.module_scope import ModuleScope
@@ -147,7 +149,7 @@ def build_instance(
         try:
             local = lay_out_parameter(inner, decl, name, local)
         except DifflangError as error:
-            raise DifflangError(*[with_call_site(d, code, span) for d in error.diagnostics]) from None
+            raise DifflangError(*[with_call_site(d, code, terms, span) for d in error.diagnostics]) from None
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
@@ -162,10 +164,10 @@ def build_instance(
         result = yield elaborate_body(inner, decl)
     except DifflangError as error:
         explained = with_differing_sizes(inner.unifier, error)
-        raise DifflangError(*[with_call_site(d, code, span) for d in explained.diagnostics]) from None
+        raise DifflangError(*[with_call_site(d, code, terms, span) for d in explained.diagnostics]) from None
     finally:
         if cx.session.errors > before:
-            add_call_sites(cx.session, said, code, span)
+            add_call_sites(cx.session, said, code, terms, span)
     cx.unifier.unproved += inner.unifier.unproved
     if cx.session.errors > before:
         raise AlreadyReported
@@ -263,20 +265,33 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
     return result
 
 
-def add_call_sites(session: Session, said: int, code: FnCode, span: Span) -> None:
+def add_call_sites(session: Session, said: int, code: FnCode, terms: Mapping[str, Term], span: Span) -> None:
     """Add the call site to reports about an instance whose definition was correct."""
     if session.checked_definitions.get(code.decl, True) is False:
         return
-    session.diagnostics[said:] = [with_call_site(d, code, span) for d in session.diagnostics[said:]]
+    session.diagnostics[said:] = [with_call_site(d, code, terms, span) for d in session.diagnostics[said:]]
 
 
-def with_call_site(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
+def with_call_site(d: Diagnostic, code: FnCode, terms: Mapping[str, Term], span: Span) -> Diagnostic:
     """A report with the call site added; if the error is in the library, the user's line comes first."""
+    if d.code == "DL0311" and not span.in_library and all([label.span.in_library for label in d.labels]):
+        d = replace(d, helps=(one_dtype_help(code.decl.name, terms),), fixes=())
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
     body, call = [any(map(whole.contains, places)) for whole in wholes]
     if d.severity == "error" and body and not call:
         d = replace(d, labels=(*d.labels, Label(span, "called here")))
     return d if span.in_library else d.users_first()
+
+
+def one_dtype_help(name: str, terms: Mapping[str, Term]) -> str:
+    """The help for a call of the library whose arguments have several element types."""
+    first: dict[str, str] = {}  # the argument that has each element type first
+    for param, term in terms.items():
+        for leaf in leaf_types(type_of(term)):
+            if prune_dtype(leaf.dtype).differentiable:
+                first.setdefault(dtype_text(leaf.dtype), param)
+    given = " and ".join([f"{dtype} in `{param}`" for dtype, param in first.items()])
+    return f"`{name}` computes with one element type, but gets {given}: convert one of them"
 
 
 def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: list[Term], span: Span) -> Term:
