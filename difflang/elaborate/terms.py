@@ -69,7 +69,7 @@ class Array(Struct, frozen=True, eq=False):
     `static` is its value where specialization knows it. `literal` marks a number literal, which broadcasts as a larger
     constant. With an `upper_bound` it is known to be in `0 .. upper_bound - 1`. `elements` are the items of a list of
     sizes, `[n, m]`. With `index_of_loop` it is that loop's counter plus `index_offset`. A factor of `cholesky` is
-    `lower_triangular`.
+    `lower_triangular`. One leaf of an array of items has the type of those, for reports, in `items`.
     """
 
     value: Value
@@ -81,6 +81,7 @@ class Array(Struct, frozen=True, eq=False):
     index_of_loop: IndexedLoop | None = None
     index_offset: Dim = 0
     lower_triangular: bool = False
+    items: LangType | None = None
 
     @property
     def tensor(self) -> Tensor:

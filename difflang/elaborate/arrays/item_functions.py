@@ -35,10 +35,12 @@ def over_items(*, flattens: bool = False, new_axis: bool = False) -> Callable[[B
     def extend(function: BuiltinBody) -> BuiltinBody:
         @wraps(function)
         def applied(cx: ElabContext, args: CallArgs, name: str) -> Term:
-            if not any(is_structured_array(t) for t, _ in (*args.items, *args.named.values())):
+            every = takes_any_number(name)
+            given = (*args.items, *args.named.values()) if every else [BuiltinArgs(cx, args, name).by_name["x"]]
+            if not any(is_structured_array(t) for t, _ in given):
                 return function(cx, args, name)
             args = by_position(cx, args, name)
-            rank = next(len(array_axes(t.type)) for t, _ in args.items if isinstance(t, Items) and array_axes(t.type))
+            rank = next(len(array_axes(t.type)) for t, _ in given if isinstance(t, Items) and array_axes(t.type))
             axis = item_axis(cx, args, name, rank, flattens=flattens, more=new_axis)
             return rearranged(cx, replace(args, named={"axis": axis}), name, function)
 
@@ -65,28 +67,32 @@ def item_axis(cx: ElabContext, args: CallArgs, name: str, rank: int, *, flattens
     return (Tuple(tuple(terms)) if isinstance(term, Tuple) else terms[0]), span
 
 
+def takes_any_number(name: str) -> bool:
+    """Whether a built-in takes any number of arrays; others take one, `x`, before their further parameters."""
+    return PARAMETERS[name].startswith("..")
+
+
 def by_position(cx: ElabContext, args: CallArgs, name: str) -> CallArgs:
     """The arguments by position, and the axis by name. Errors: DL0319 for another name."""
-    if PARAMETERS[name].startswith(".."):
+    if takes_any_number(name):
         if set(args.named) - {"axis"}:
             raise cx.error("DL0319", f"usage of `{name}`: `{name}(x, y, axis = 0)` with arrays", args.span)
         return args
-    took = BuiltinArgs(cx, args, name).by_name
-    axis = {"axis": took["axis"]} if "axis" in took else {}
-    return replace(args, items=[given for param, given in took.items() if param != "axis"], named=axis)
+    took = dict(BuiltinArgs(cx, args, name).by_name)
+    axis = {"axis": took.pop("axis")} if "axis" in took else {}
+    return replace(args, items=[took.pop("x"), *took.values()], named=axis)
 
 
 def rearranged(cx: ElabContext, args: CallArgs, name: str, function: BuiltinBody) -> Term:
     """The built-in applied to each leaf of its arrays of items, which get one type."""
-    every = PARAMETERS[name].startswith("..")
-    places = [i for i, (t, _) in enumerate(args.items) if every or is_structured_array(t)]
+    places = range(len(args.items) if takes_any_number(name) else 1)
     whole = alike(cx, [args.items[i] for i in places])
     columns = [leaves(t) or [item_grid(cx, t, args.span).value] for t in whole if isinstance(t, Items)]
     found: list[Term] = []
     for column in zip(*columns, strict=True):
         items = list(args.items)
         for i, leaf in zip(places, column, strict=True):
-            items[i] = Array(leaf), items[i][1]
+            items[i] = Array(leaf, items=type_of(items[i][0])), items[i][1]
         found.append(function(cx, replace(args, items=items), name))
     type = type_of(whole[0])
     if not isinstance(found[0], Tuple):
@@ -134,5 +140,6 @@ def select_items(cx: ElabContext, condition: SpannedTerm, x: SpannedTerm, y: Spa
         if mask.tensor.shape:
             shape = (*axes, *[1] * (Array(a).tensor.rank - len(axes)))
             here = Array(cx.emit("reshape", span, mask.value, shape=shape))
-        found.append(elementwise(cx, "select", span, (here, Array(a), Array(b)), (condition[1], x[1], y[1])))
+        sides = Array(a, items=type_of(first)), Array(b, items=type_of(second))
+        found.append(elementwise(cx, "select", span, (here, *sides), (condition[1], x[1], y[1])))
     return items_of_leaves(type_of(first), found) if found else first

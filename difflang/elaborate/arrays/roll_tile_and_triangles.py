@@ -43,6 +43,12 @@ def scalar_argument(took: BuiltinArgs, name: str) -> Array:
     return number
 
 
+def require_integers(cx: ElabContext, x: Array, span: Span, what: str) -> None:
+    """Errors: DL0313 for other numbers."""
+    if not cx.unifier.same(Tensor(x.tensor.dtype), Tensor(I32)) and prune_dtype(x.tensor.dtype) not in INTEGERS:
+        raise cx.error("DL0313", f"{what} must be an integer", span, f"this is {show_type(x.tensor)}")
+
+
 def flatten(cx: ElabContext, x: Array, span: Span) -> Array:
     return Array(cx.emit("reshape", span, x.value, shape=(shape_product(x.tensor.shape),)))
 
@@ -76,6 +82,7 @@ def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`roll(x, shift, axis = …)`: shift elements cyclically; without an axis, those of the whole flattened array."""
     took = BuiltinArgs(cx, args, name)
     x, shift, span = require_rank(took.array("x")), scalar_argument(took, "shift"), args.span
+    require_integers(cx, shift, took.span("shift"), "a shift")
     axis = axis_argument(took, x, None)
     if axis is None:
         rolled = roll_axis(cx, flatten(cx, x, span), shift, 0, span)
@@ -177,11 +184,7 @@ def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis = axis_argument(took, x, 0)
     assert axis is not None
     at = took.span("places")
-    if (
-        not cx.unifier.same(Tensor(places.tensor.dtype), Tensor(I32))
-        and prune_dtype(places.tensor.dtype) not in INTEGERS
-    ):
-        raise cx.error("DL0313", "an index must be an integer", at, f"this is {show_type(places.tensor)}")
+    require_integers(cx, places, at, "an index")
     return take_along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
 
 

@@ -192,7 +192,7 @@ def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term,
 def number_of_text(cx: ElabContext, text: TextTerm, span: Span) -> Array:
     """The number of a text, or those of an array of texts. Errors: DL0305 for a text with run-time parts."""
     if text.number is not None:
-        return Array(text.number)
+        return Array(text.number, items=text.type)
     if text.parts:
         raise runtime_text_error(span, "a compared text")
     number = text_number(text.value or "")

@@ -168,12 +168,9 @@ def stack_arrays(cx: ElabContext, span: Span, parts: list[Array], spans: tuple[S
     first = parts[0].tensor
     for part, at in zip(parts, spans, strict=True):
         if not cx.unifier.same(first, part.tensor):
-            raise cx.error(
-                "DL0317",
-                "the items of an array must have one type",
-                at,
-                f"this is {show_type(part.tensor)}, but the first is {show_type(first)}",
-            )
+            here, wanted = [show_type(p.items or p.tensor) for p in (part, parts[0])]
+            label = f"this is {here}, but the first is {wanted}"
+            raise cx.error("DL0317", "the items of an array must have one type", at, label)
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
     return rows[0] if len(rows) == 1 else cx.emit_op("concat", span, *rows, axis=axis)

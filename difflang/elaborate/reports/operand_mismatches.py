@@ -40,8 +40,8 @@ def broadcast_error(terms: Sequence[Array], spans: Sequence[Span], span: Span, i
     m, n = differ[0] if differ else (a.shape, b.shape)
     first, second = (spans[i], spans[j]) if spans else (span, span)
     labels = [
-        (second, f"{quote_or_this(second)} is {show_type(b)}, so this axis is {n}"),
-        (first, f"{quote_or_this(first)} is {show_type(a)}, so this axis is {m}"),
+        (at, f"{quote_or_this(at)} is {show_type(term.items or term.tensor)}, so this axis is {size}")
+        for at, term, size in ((second, terms[j], n), (first, terms[i], m))
     ]
     return make_error(
         "DL0310",
