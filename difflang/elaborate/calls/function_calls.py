@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls import extern_calls, recursion
 from difflang.elaborate.calls.application import applies, placeholder_term
@@ -21,6 +25,7 @@ from difflang.elaborate.derivatives.custom_rules import call_with_rule, rule_of
 from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import instance_key
 from difflang.elaborate.mesh_axes import lay_out_arguments, lay_out_result
+from difflang.elaborate.reports.name_errors import hidden_builtin_help
 from difflang.elaborate.specialization import emit_call, instantiate
 from difflang.elaborate.statements.decorators import apply_memory_limit
 from difflang.elaborate.terms import Term
@@ -29,6 +34,7 @@ from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import FnType
+from difflang.types.suggested_fixes import add_helps
 from difflang.types.type_errors import make_error
 
 
@@ -48,12 +54,14 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
         return (yield cx.host.call(cx, code, args))
     # Defaults are evaluated at each call, in the module of the declaration.
     defaults = {p.name: p.default for p in decl.params if p.default is not None}
-    given = match_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
+    with mention_hidden_builtin(cx, decl):
+        given = match_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
     for name, default in defaults.items():
         if name not in given:
             given[name] = ((yield default_value(cx, code, default)), default.span)
     annotations = signature_annotations(cx, code, captures)
-    terms = match_parameters(cx, decl, given, annotations)
+    with mention_hidden_builtin(cx, decl):
+        terms = match_parameters(cx, decl, given, annotations)
     yield infer_sizes_from_bodies(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
     yield prove_linear_arguments(cx, list(terms.values()))
 
@@ -77,6 +85,15 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
             found = yield checked_call(cx, code, captures, terms, annotations, result, args.span)
             return lay_out_result(cx, code.module, decl, found)
     return (yield retry_with_host_sizes(cx, terms, call_with))
+
+
+@contextmanager
+def mention_hidden_builtin(cx: ElabContext, decl: tree.Fn) -> Iterator[None]:
+    """Add to a report of arguments that do not fit that the function has the name of a built-in, which they may fit."""
+    try:
+        yield
+    except DifflangError as error:
+        raise add_helps(error, [hidden_builtin_help(cx, decl)]) from None
 
 
 def call_specialized(

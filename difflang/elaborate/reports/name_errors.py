@@ -139,6 +139,19 @@ def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
     return f"apply the operator to the function, not to its value: `{call}`"
 
 
+def hidden_builtin_help(cx: ElabContext, decl: tree.Fn) -> str:
+    """The help for a call of a function of this file, or imported into it, that hides a built-in function; or ""."""
+    name, module = decl.name, cx.module
+    prelude = module.prelude.fns if module.prelude is not None else {}
+    if name not in BUILTINS and name not in HOST_ONLY_NAMES and name not in prelude:
+        return ""
+    if module.fns.get(name) is decl and prelude.get(name) is not decl:
+        return f"this function hides the built-in `{name}`: give it another name to call that one"
+    if name in module.imported:
+        return f"the imported `{name}` hides the built-in one: import the module alone, and write `module.{name}(…)`"
+    return ""
+
+
 # ---- Names of other languages
 
 
