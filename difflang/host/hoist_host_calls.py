@@ -1,4 +1,4 @@
-"""Hoists host calls out of an expression: each gets a temporary name, so that the rest can be compiled."""
+"""Hoists what the host does out of an expression: each part gets a temporary name, so that the rest can be compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import all_nodes, child_fields, child_nodes, mentioned_names
+from difflang.syntax.tree_queries import all_nodes, child_fields, child_nodes, mentioned_names, target_variables
 
 # Nodes whose inside is compiled with names of its own: a host call cannot be hoisted out of them.
 BINDING_NODES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)
@@ -46,7 +46,7 @@ class HostNames(Protocol):
 
 
 def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
-    """The host calls of an expression, hoisted; None if there are none.
+    """The host calls of an expression, and branches that assign to variables, hoisted; None if there are none.
 
     A variable that stands before a part that changes it is read before that part runs.
     """
@@ -63,7 +63,8 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
             texts.add(node)
         # Compiled code cannot choose a text: the host decides branches that may have one.
         chooses = isinstance(node, (tree.If, tree.Match)) and node in texts
-        if chooses or names.is_host(node) or any(c in acting for c in children):
+        inside = node is not e and assigns(node, names)
+        if chooses or inside or names.is_host(node) or any(c in acting for c in children):
             acting.add(node)
     if e not in acting:
         return None
@@ -98,6 +99,11 @@ def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node]
         [i for i, node in enumerate(found) if node in whole and any(map(names.changes, all_nodes(node)))], default=0
     )
     return [node for i, node in enumerate(found) if node in whole or i < last]
+
+
+def assigns(node: tree.Node, names: HostNames) -> bool:
+    """Whether a node assigns to a variable of the host, as a compiled block cannot."""
+    return isinstance(node, (tree.Assign, tree.Update)) and any(map(names.varies, target_variables(node.target)))
 
 
 def reads_variable(node: tree.Node, names: HostNames) -> bool:

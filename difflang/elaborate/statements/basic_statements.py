@@ -273,13 +273,11 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
 
 def unknown_target_error(cx: ElabContext, target: tree.Name) -> DifflangError:
     if target.id in cx.module.host:
-        return cx.error(
-            "DL0208",
-            f"a function cannot assign to the top-level variable `{target.id}`",
-            target.span,
-            "",
-            "return the new value",
-        )
+        what, way = "a function", "return the new value"
+        if not cx.root.is_function:
+            what, way = "an expression that is compiled as a whole", "give back the new value, and assign it outside"
+        message = f"{what} cannot assign to the top-level variable `{target.id}`"
+        return cx.error("DL0208", message, target.span, "", way)
     known = [name for name in cx.scope.visible_names() if (found := cx.scope.find(name)) is not None and found.mutable]
     bodies = [fn.body for fn in cx.module.fns.values()]
     own = [

@@ -22,6 +22,30 @@ SHAPES = """enum Shape { Circle(r: f32), Box(w: f32, h: f32), Empty }
 fn area(s: Shape) -> f32 = match s { Circle(r) => r, Box(w, h) => w * h, Empty => 0.0 }
 """
 PROGRAMS: dict[str, tuple[str, list[str]]] = {
+    "assignments in branches and blocks of an expression": (
+        """let c = true
+var (x, a) = (3, [1.0, 2.0])
+let y = if c {
+  x = 5
+  x
+} else { x }
+print(x + if x > 4 {
+  x += 10
+  x
+} else { 0 }, x, y)
+let z = {
+  a[0] = 7.0
+  for i in 0..3 { x += i }
+  sum(a)
+}
+let w = match x { 18 => {
+  x = 0
+  1
+}, _ => 2 }
+print(z, w, x, a)
+""",
+        ["20 15 5", "9.0 1 0 [7.0, 2.0]"],
+    ),
     "early return": (
         """host fn sign(x: f32) -> str {
   if x < 0.0 { return "minus" }
