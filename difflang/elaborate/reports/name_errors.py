@@ -16,6 +16,7 @@ from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_module_import, add_name_import
 from difflang.types.module_name_errors import OTHER_NAMES
 from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
@@ -67,7 +68,19 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
         fixes = (*drop_package_prefix(span), add_module_import(span.source, id))
     if refers_to_own_lambda(id, span):
         way, fixes = f"a lambda cannot call itself: declare `fn {id}(…) -> … {{ … }}` in its place", ()
+    if bound := top_level_binding(id, span):
+        way = "bind it above what uses it: statements, functions, and host functions that call these"
+        return make_error("DL0201", f"`{id}` is not bound yet here", (span, ""), (bound, "bound here"), help=way)
     return cx.error("DL0201", f"there is no `{id}` here", span, "", substitute_for(id) or way, fixes)
+
+
+def top_level_binding(id: str, span: Span) -> Span | None:
+    """Where the file binds a name that is not bound yet at `span`; None if it does not, or in the same statement."""
+    text = span.source.text
+    found = re.search(rf"^(?:let|var)[ \t][^=\n]*\b({id})\b[^=\n]*=", text, re.MULTILINE)
+    if found is None or (found.start() <= span.start and "\n" not in text[found.start() : span.start]):
+        return None
+    return Span(span.source, *found.span(1))
 
 
 def refers_to_own_lambda(id: str, span: Span) -> bool:
