@@ -33,7 +33,7 @@ from difflang.types.language_types import ClosureType, LangType, TextType, Tuple
 from difflang.types.module_name_errors import immutable_name_error, unknown_variable_error
 from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
 from difflang.types.suggested_fixes import add_helps, float_initializer_hint
-from difflang.types.type_errors import make_error, rebound_name_error
+from difflang.types.type_errors import make_error, rebound_name_error, resized_array_help
 from difflang.types.unify import Unifier
 
 TEMPORARY = "(held)"  # no name of a program has parentheses
@@ -289,7 +289,8 @@ class HostBindings(HostScopes, ABC):
                 "DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`"
             )
         open_type = both is not None and has_unknown_args(own)
-        way = f"declare its type: `var {name}: {show_type(type)} = …`" if open_type else ""
+        declared = f"declare its type: `var {name}: {show_type(type)} = …`"
+        way = declared if open_type else resized_array_help(name, own, type)
         message = f"`{name}` is {show_type(own)} and keeps that type"
         raise make_error("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
 

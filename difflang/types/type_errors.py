@@ -176,6 +176,13 @@ def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> 
     return f"{item}`{found}` declares an array of them"
 
 
+def resized_array_help(name: str, old: LangType, new: LangType) -> str:
+    """The help for a variable that gets an array of another size; "" for any other value."""
+    if not array_axes(old) or len(array_axes(old)) != len(array_axes(new)) or array_axes(old) == array_axes(new):
+        return ""
+    return f"an array keeps its size; a loop makes one of its items: `let {name} = for i in 0..n {{ yield … }}`"
+
+
 def axes_in_two_brackets_error(written: tree.TypeArray, inner: tree.TypeApply) -> DifflangError:
     """The report of `f32[m][k]` and `Body[n][k]`, whose axes belong into one bracket."""
     axes = ", ".join(part.span.text for part in (*written.axes, *inner.args))

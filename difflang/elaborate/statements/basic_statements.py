@@ -55,7 +55,7 @@ from difflang.types.function_code import FnCode
 from difflang.types.join_types import contains_kind
 from difflang.types.language_types import ClosureType, FnType, TextType, leaf_types, show_type
 from difflang.types.module_name_errors import immutable_name_error, unknown_variable_error
-from difflang.types.type_errors import declared_type_error, make_error, nesting_error
+from difflang.types.type_errors import declared_type_error, make_error, nesting_error, resized_array_help
 
 NO_MESSAGE = "this assertion does not hold"
 VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Assert, tree.Fn, tree.Yield)
@@ -296,10 +296,11 @@ def check_same_type(
 ) -> None:
     """Check that an lvalue keeps its type; an enum may change its variant, a function its code."""
     if not may_replace(cx, type_of(old), type_of(new)):
-        labels = [(span, f"this is {show_type(type_of(new))}")]
+        labels, way = [(span, f"this is {show_type(type_of(new))}")], ""
         if binding is not None and binding.span is not None:
             labels.append((binding.span, f"{what} is {show_type(type_of(old))}"))
-        raise make_error("DL0304", f"{what} is {show_type(type_of(old))} and keeps that type", *labels)
+            way = resized_array_help(binding.span.text, type_of(old), type_of(new))
+        raise make_error("DL0304", f"{what} is {show_type(type_of(old))} and keeps that type", *labels, help=way)
 
 
 # ---- Functions, jumps, yield, assert
