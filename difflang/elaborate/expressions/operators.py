@@ -38,12 +38,14 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
     lhs = yield elaborate(cx, e.lhs)
     if e.op == "^" and (power := literal_integer(e.rhs)) is not None:
         return power_by_integer(cx, e, lhs, power)
+    decides = False
     if e.op in LOGICAL and isinstance(lhs, Array) and not lhs.tensor.shape:
-        if isinstance(lhs.static, bool) and lhs.static == (e.op == "or"):
-            return lhs
+        decides = isinstance(lhs.static, bool) and lhs.static == (e.op == "or")
         if has_effects(cx, e.rhs):
-            return (yield short_circuit(cx, e, lhs))
+            return lhs if decides else (yield short_circuit(cx, e, lhs))
     rhs = yield elaborate(cx, e.rhs)
+    if decides and isinstance(rhs, Array) and not rhs.tensor.shape:
+        return lhs
     if e.op == "^" and isinstance(rhs, Array) and rhs.literal and isinstance(rhs.static, int):
         return power_by_integer(cx, e, lhs, rhs.static)
     spans = (e.lhs.span, e.rhs.span)
