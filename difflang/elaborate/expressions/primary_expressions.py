@@ -63,9 +63,9 @@ from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error
 
 @elaborates(tree.Int)
 def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
-    if e.value >= 2**63:
+    if e.value >= 2**64:
         raise cx.error(
-            "DL0316", "this integer does not fit in any integer type", e.span, "64 bits hold integers below 2^63"
+            "DL0316", "this integer does not fit in any integer type", e.span, "64 bits hold integers below 2^64"
         )
     return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield

@@ -125,3 +125,16 @@ def test_only_literals_that_would_be_rounded_twice_keep_their_text() -> None:
         assert isinstance(kept, DecimalLiteral)
         assert Fraction(round_literal(kept, DTYPES[dtype])) == Fraction(RIGHT[dtype])
         assert round_literal(-kept, DTYPES[dtype]) == -round_literal(kept, DTYPES[dtype])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_largest_integers(engine: str) -> None:
+    """Those from 2^63 on are of u64 alone."""
+    program = """let x: u64 = 9223372036854775808
+let most = u64(18446744073709551615)
+fn masked(x: u64) -> u64 = bit_and(x, 18446744073709551614)
+fn is_most(x: u64) -> bool = match x { 18446744073709551615 => true, _ => false }
+print(x, most - x, masked(most), is_most(most), is_most(x), [most] == 18446744073709551615)
+"""
+    shown = "9223372036854775808 9223372036854775807 18446744073709551614 true false [true]"
+    assert ran(program, engine) == [shown]
