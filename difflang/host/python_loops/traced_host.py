@@ -166,17 +166,29 @@ class TracedHost(HostWalk):
         return self.inputs.get(name) or self.host.read(name)
 
     def compiled_value(self, e: tree.Node, expected: ExpectedType | None) -> HostValue:
-        """The value of an expression without host calls: here a text, or whether two texts are equal, too."""
+        """The value of an expression without host calls: here a text, too."""
         text = self.text_of(e)
         if text is not None and not isinstance(e, tree.Str):
             return HostValue(TRACED_TEXT, (TracedText(text),))
-        if isinstance(e, tree.Compare) and len(e.rest) == 1:
-            ((sign, other, _),) = e.rest
-            sides = (self.text_of(e.first), self.text_of(other))
-            if sign in ("==", "!=") and None not in sides:
-                equal = PythonNumber(f"({sides[0]} {sign} {sides[1]})", BOOL)
-                return HostValue(Tensor(BOOL), (TracedNumber(equal),))
         return super().compiled_value(e, expected)
+
+    def is_host(self, e: tree.Node) -> bool:
+        """Whether the host evaluates this itself: here whether two texts are equal, too."""
+        return super().is_host(e) or self.equal_texts(e) is not None
+
+    def own_value(self, e: tree.Expr, expected: ExpectedType | None) -> Walk[HostValue]:
+        equal = self.equal_texts(e)
+        if equal is None:
+            return (yield super().own_value(e, expected))
+        return HostValue(Tensor(BOOL), (TracedNumber(PythonNumber(equal, BOOL)),))
+
+    def equal_texts(self, e: tree.Node) -> str | None:
+        """Whether two texts are equal, as an expression of Python; None for anything else."""
+        if not isinstance(e, tree.Compare) or len(e.rest) != 1:
+            return None
+        ((sign, other, _),) = e.rest
+        sides = (self.text_of(e.first), self.text_of(other))
+        return f"({sides[0]} {sign} {sides[1]})" if sign in ("==", "!=") and None not in sides else None
 
     def text_of(self, e: tree.Node) -> str | None:
         """A literal text, or a name of a text, as an expression of Python; None for anything else."""

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.execution.python_source import PythonWriter, is_number_or_list, python_number
+from difflang.execution.python_source import PythonWriter, is_number, is_number_or_list, python_number
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import numpy_dtype
 from difflang.ops.elementwise.python_rules import Bounds, PythonNumber, integer_range
@@ -57,6 +57,11 @@ def is_known_text(type: LangType) -> TypeGuard[TextType]:
 def has_numbers(type: LangType) -> bool:
     """Whether a value consists of numbers, and of arrays that are lists, only."""
     return all(map(is_number_or_list, leaf_types(type)))
+
+
+def is_plain_item(type: LangType) -> bool:
+    """Whether an item of a loop is a number, or a value of numbers alone."""
+    return bool(leaf_types(type)) and all(map(is_number, leaf_types(type)))
 
 
 def traced_numbers(value: HostValue) -> list[TracedNumber]:

@@ -17,13 +17,20 @@ from difflang.elaborate.context import AlreadyReported
 from difflang.host.data.mapped_files import mapping_of
 from difflang.host.loop_iterables import HostIterable, range_numbers
 from difflang.host.python_loops.traced_host import LoopHost
-from difflang.host.python_loops.traced_values import TRACED_TEXT, Untranslatable, concrete, is_known_text, python_leaves
+from difflang.host.python_loops.traced_values import (
+    TRACED_TEXT,
+    Untranslatable,
+    concrete,
+    is_known_text,
+    is_plain_item,
+    python_leaves,
+)
 from difflang.host.python_loops.translator import FailedAssertion, LoopTranslator
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
-from difflang.types.language_types import LangType, RangeType
+from difflang.types.language_types import LangType, RangeType, leaf_types
 from difflang.types.module_scope import GlobalName
 from difflang.types.type_errors import DeferCheck
 
@@ -138,20 +145,24 @@ def python_items(over: HostIterable) -> Iterator[Any]:
         return zip(*map(python_items, over.parts), strict=True)
     if isinstance(over.value.type, RangeType):
         return iter(range_numbers(over.value))
-    array = over.value.array
-    assert isinstance(over.type, Tensor)
-    if over.type.dtype is F32:
+    columns = map(numbers_of, leaf_types(over.type), over.value.leaves or ())
+    return next(columns) if isinstance(over.type, Tensor) else zip(*columns, strict=True)
+
+
+def numbers_of(type: Tensor, array: Any) -> Iterator[Any]:
+    """The numbers of an array along its first axis, as generated code has them."""
+    array = np.asarray(array)
+    if type.dtype is F32:
         return iter(array)
     return itertools.chain.from_iterable(array[i : i + CHUNK].tolist() for i in range(0, len(array), CHUNK))
 
 
 def has_plain_items(over: HostIterable) -> bool:
-    """Whether the items of a loop are numbers in memory."""
+    """Whether the items of a loop are numbers in memory, or records of them."""
     if over.parts:
         return all(map(has_plain_items, over.parts))
-    return isinstance(over.type, Tensor) and all(
-        mapping_of(x) is None for x in (over.value and over.value.leaves) or ()
-    )
+    leaves = (over.value and over.value.leaves) or ()
+    return is_plain_item(over.type) and all(mapping_of(x) is None for x in leaves)
 
 
 def rest_of(over: HostIterable, start: int) -> Iterator[Any]:

@@ -27,13 +27,14 @@ from difflang.host.python_loops.traced_values import (
     condition_code,
     has_numbers,
     input_value,
+    is_plain_item,
     is_traced_text,
     leaf_codes,
     traced_numbers,
     with_full_bounds,
 )
 from difflang.host.values import HostValue, format_value, joined_text
-from difflang.ir.tensor_types import I32, Tensor
+from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.ops.elementwise.python_rules import PythonNumber, integer_range
 from difflang.syntax import tree
 from difflang.types.join_types import contains_kind
@@ -154,8 +155,12 @@ class LoopTranslator(TracedHost):
         return f"{self.writer.atom(leaf.number).code} == {self.writer.constant(literal, leaf.number.dtype).code}"
 
     def logic(self, e: tree.Binary) -> Walk[HostValue]:
-        raise Untranslatable
-        yield
+        """`and` or `or`, whose right side may write lines of its own: they run only if the left one does not decide."""
+        answer = self.writer.new_name()
+        self.writer.line(f"{answer} = {condition_code((yield self.condition(e.lhs)))}")
+        with self.writer.block(f"if {answer}:" if e.op == "and" else f"if not {answer}:"):
+            self.writer.line(f"{answer} = {condition_code((yield self.condition(e.rhs)))}")
+        return HostValue(Tensor(BOOL), (TracedNumber(PythonNumber(answer, BOOL, atom=True)),))
 
     def repeat(self, e: tree.While) -> Walk[None]:
         return self.while_loop(e, "0")
@@ -203,9 +208,11 @@ class LoopTranslator(TracedHost):
             leaves = tuple(leaf for item in items for leaf in item.leaves or ())
             return f"({', '.join(targets)},)", HostValue(over.item, leaves)
         type = over.type
-        if not isinstance(type, Tensor) or not is_number(type):
+        if not is_plain_item(type):
             raise Untranslatable
         value = input_value(HostValue(type, ()), self.names, variable=False)
+        if not isinstance(type, Tensor):
+            return f"({', '.join(leaf_codes(self.writer, [value]))},)", value
         (leaf,) = traced_numbers(value)
         if isinstance(over.value.type, RangeType):
             ends = [x.number.bounds for x in over.value.leaves or () if isinstance(x, TracedNumber)]
@@ -223,10 +230,10 @@ class LoopTranslator(TracedHost):
         if over.value is None:
             return f"zip({', '.join(map(self.iteration, over.parts))})"
         if not isinstance(over.value.type, RangeType):
-            if not isinstance(over.type, Tensor) or not is_number(over.type):
+            if not is_plain_item(over.type):
                 raise Untranslatable
-            (leaf,) = traced_numbers(over.value)
-            return leaf.number.code
+            lists = [leaf.number.code for leaf in traced_numbers(over.value)]
+            return lists[0] if isinstance(over.type, Tensor) else f"zip({', '.join(lists)})"
         return f"range({', '.join(self.writer.atom(x.number).code for x in traced_numbers(over.value))})"
 
     def step_counter(self, start: str) -> str:

@@ -269,6 +269,38 @@ for k in 0..40 {
 }
 print(p, q, n)
 """,
+    "texts compared beside other conditions": """
+var t = "a"
+var n = 0
+for i in 0..50 {
+  let u = if i % 3 == 0 { "a" } else { "b" }
+  if t == u and n < 4 { n += 1 }
+  if n < 40 and t != u { n += 2 }
+  if not (t == u) or n // 5 > 3 { n -= 1 }
+  if n > 0 and 100 // n > 9 and (t == "a" or u == "c") { n += 1 }
+  let same = t == u
+  if i == 20 { t = "b" }
+  if i > 40 or t != "b" { print("{same} {n}") }
+}
+print(n, t)
+""",
+    "records that are gone through": """
+record P { x: f32, k: i64 }
+record Q { p: P, on: bool, name: str }
+let qs = [for i in 0..40 => Q(P(f32(i), i64(i % 7)), i % 2 == 0, if i % 5 == 0 { "five" } else { "other" })]
+var (s, c) = (0.0, 0)
+for (j, q) in enumerate(qs) {
+  s += q.p.x * f32(q.p.k)
+  if q.on and q.name == "five" { c += j }
+  let p = q.p
+  if j > 37 { print(p, q.on) }
+}
+for q in qs { for r in qs { if r.on { c += i32(r.p.k - q.p.k) } } }
+let found: P[n] = for (q, i) in zip(qs, 0..40) { if q.on and i % 3 == 0 { yield q.p } }
+var best = qs[0].p
+for p in qs.p { if p.k > best.k { best = p } }
+print(s, c, found, best)
+""",
     "arrays of records that are gone through": """
 record P { x: f32, n: i32 }
 let ps = [P(1.0, 1), P(2.0, 2)]
@@ -328,7 +360,17 @@ def test_a_loop_is_the_same_translated(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "name",
-    ["texts", "what is yielded", "elements of arrays", "records and tuples of numbers", "functions", "an assertion"],
+    [
+        *(
+            "texts",
+            "what is yielded",
+            "elements of arrays",
+            "records and tuples of numbers",
+            "functions",
+            "an assertion",
+        ),
+        *("texts compared beside other conditions", "records that are gone through"),
+    ],
 )
 def test_loops_on_numbers_and_texts_are_translated(
     name: str, translations: list[bool], monkeypatch: pytest.MonkeyPatch
