@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from difflang.base.diagnostics import DifflangError
@@ -88,7 +88,7 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
 
 
 @contextmanager
-def mention_hidden_builtin(cx: ElabContext, decl: tree.Fn) -> Iterator[None]:
+def mention_hidden_builtin(cx: ElabContext, decl: tree.Fn) -> Generator[None]:
     """Add to a report of arguments that do not fit that the function has the name of a built-in, which they may fit."""
     try:
         yield
