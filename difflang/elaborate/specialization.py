@@ -272,11 +272,13 @@ def add_call_sites(session: Session, said: int, code: FnCode, terms: Mapping[str
     session.diagnostics[said:] = [with_call_site(d, code, terms, span) for d in session.diagnostics[said:]]
 
 
-def with_call_site(d: Diagnostic, code: FnCode, terms: Mapping[str, Term], span: Span) -> Diagnostic:
-    """A report with the call site added; if the error is in the library, the user's line comes first."""
+def with_call_site(
+    d: Diagnostic, code: FnCode, terms: Mapping[str, Term], span: Span, rule: tree.Rule | None = None
+) -> Diagnostic:
+    """A report of a function, or of its rule, with the call site added; the user's line comes before the library's."""
     if d.code == "DL0311" and not span.in_library and all([label.span.in_library for label in d.labels]):
         d = replace(d, helps=(one_dtype_help(code.decl.name, terms),), fixes=())
-    places, wholes = [label.span for label in d.labels], (code.decl.span, span)
+    places, wholes = [label.span for label in d.labels], ((rule or code.decl).span, span)
     body, call = [any(map(whole.contains, places)) for whole in wholes]
     if d.severity == "error" and body and not call:
         d = replace(d, labels=(*d.labels, Label(span, "called here")))

@@ -29,6 +29,7 @@ from difflang.elaborate.specialization import (
     instantiate,
     parameter_terms,
     require_conditions,
+    with_call_site,
 )
 from difflang.elaborate.statements.decorators import check_rule_attributes
 from difflang.elaborate.statements.desugar_jumps import desugar_function
@@ -102,7 +103,12 @@ def call_with_rule(
             (rule.name_span, "while elaborating its rule"),
             help=f"call `{code}` in the rule itself, and pass its result on",
         )
-    ruled: RuleGraphs = yield rule_graphs(cx.session, code, rule, instance, terms, annotations)
+    try:
+        ruled: RuleGraphs = yield rule_graphs(cx.session, code, rule, instance, terms, annotations)
+    except DifflangError as error:
+        if not rule.span.in_library:  # the rule itself is to be mended
+            raise
+        raise DifflangError(*[with_call_site(d, code, terms, span, rule) for d in error.diagnostics]) from None
     operands = [*call_operands(cx, instance, list(terms.values()), span)]
     operands += rule_only_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)

@@ -27,7 +27,7 @@ from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names
 from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, LinearMapCode
-from difflang.types.language_types import LangType, leaf_types, show_type, tangent_type
+from difflang.types.language_types import LangType, array_axes, leaf_types, show_type, tangent_type
 from difflang.types.type_errors import make_error
 
 
@@ -62,7 +62,10 @@ def solve_with_tangent(
     residual, slope = pair.items
     check_square_system(residual, x, equation.body.span)
     if tags_of(residual) or tags_of(x):
-        raise unknown_variant_error("the unknown of `by implicit`", equation.body.span, "use `match` around the call")
+        way = "use `match` around the call"
+        if array_axes(type_of(x)):
+            way = "call a function without such a rule, as `lbfgs` of `minimize` in place of `minimizer`"
+        raise unknown_variant_error("the unknown of `by implicit`", equation.body.span, way)
     if not active:
         return x, term_from_leaves(tangent_type(type_of(x)), zero_values(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))
