@@ -216,7 +216,7 @@ def function_context(
 
 def require_conditions(cx: ElabContext, decl: tree.Fn) -> Walk[None]:
     """Check the `where` clauses of a function, or rely on them while a definition is checked. Errors: DL0315."""
-    for clause, part in [(clause, part) for clause in decl.where for part in conjuncts(clause)]:
+    for clause, part in [(whole, part) for whole in decl.where for part in conjuncts(whole)]:
         holds = yield elaborate(cx, part)
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
