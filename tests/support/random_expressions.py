@@ -143,7 +143,7 @@ class Expressions:
         )
 
     def reduction(self) -> str:
-        return self.draw.choice(["mean", "max", "min", "logsumexp", "0.3 * sum", "0.2 * prod", "0.5 * norm", "std"])
+        return self.draw.choice(["mean", "max", "min", "logsumexp", "0.3 * sum", "0.2 * prod", "0.5 * norm", "spread"])
 
     def size(self) -> int:
         return self.draw.choice(SIZES)

@@ -44,6 +44,7 @@ fn scaled(k: f64) -> (f64) -> f64 = |t| 0.5 * k * t
 fn energy(v: f64[n]) -> f64 = sum(v * v) / f64(n + 1)
 fn blend[T: float](a: T[..s], b: T[..s]) -> T[..s] = (a + b) / 2
 fn tail(v: f64[n + 1]) -> f64[n] = v[1..]
+fn spread(v: f64[n]) -> f64 = std(concat(v, [2.5, -1.9]))
 fn matvec(m: f64[a, b], v: f64[b]) -> f64[a] = [for i => sum(for j => m[i, j] * v[j]) / f64(b)]
 fn moved(p: P[n], s: f64) -> P[n] {
   var q = p
