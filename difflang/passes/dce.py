@@ -27,11 +27,11 @@ def dce(graph: Graph) -> Graph:
 
 
 def live_equations(graph: Graph) -> list[Eqn]:
-    """The live equations of a graph without regions."""
+    """The live equations of a graph itself, each as it stands."""
     needed = set(graph.results)
     kept: list[Eqn] = []
     for eqn in reversed(graph.eqns):
-        if eqn.op.effect or not needed.isdisjoint(eqn.results):
+        if eqn.effectful or not needed.isdisjoint(eqn.results):
             needed.update(eqn.operands)
             kept.append(eqn)
     return kept[::-1]

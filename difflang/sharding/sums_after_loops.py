@@ -27,7 +27,7 @@ from difflang.ops.loop.loop_op import loop
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.contractions.contract_after_loops import add_terms
 from difflang.passes.contractions.sums_to_contractions import sum_terms
-from difflang.passes.dce import dce
+from difflang.passes.dce import dce, live_equations
 from difflang.sharding.mesh_splits import MeshSplits, busy, split_in
 from difflang.sharding.region_splits import region_params, whole_split
 
@@ -195,9 +195,14 @@ def merge_sums(shares: Shares) -> Graph:
             terms = shares.terms(*eqn.operands)
             found = shares.among(terms)
             if len(found) > 1:
-                whole = append(eqns, eqn, sum_of_parts, shares.total(found, None, eqns, eqn))
-                to[eqn.results[0]] = add_terms([*[v for v in terms if v not in found], whole], eqns, eqn)
-    return shares.graph.with_eqns(eqns).replace_results(to)
+                made: list[Eqn] = []
+                whole = append(made, eqn, sum_of_parts, shares.total(found, None, made, eqn))
+                total = add_terms([*[v for v in terms if v not in found], whole], made, eqn)
+                eqns += [e.replace_operands(to) for e in made]
+                to[eqn.results[0]] = total
+    merged = shares.graph.with_eqns(eqns).replace_results(to)
+    # What was replaced must not count as a reader of what a loop carries.
+    return merged.with_eqns(live_equations(merged))
 
 
 class LoopSums:

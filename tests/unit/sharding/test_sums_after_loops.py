@@ -28,6 +28,22 @@ fn nested(w: f32[d, d], x: f32[n @data, t, d]) -> f32 {
   for i in 0..t { for j in 0..t { s = tanh(s @ w + x[.., j]) } }
   sum(s)
 }
+fn nested_until(w: f32[d, d], x: f32[n @data, d]) -> f32 {
+  var s = x
+  for i in 0..30 {
+    var j = 0
+    while j < 3 and max(s) < 9.0 {
+      s = sin(s @ w)
+      j += 1
+    }
+    s = s + 0.1 * (s @ w)
+  }
+  sum(s)
+}
+fn sums_of_sums(x: f32[n @data, h @model], q: f32[h @model, d], k: f32[h @model, d]) -> f32[d] {
+  let s = x @ q + tanh(x) @ k
+  sum(s, 0) + sum(s * s, 0)
+}
 fn heads(x: f32[n, d], q: f32[d, h @model], k: f32[d, h @model], v: f32[d, h @model]) -> f32 =
   sum(tanh(x @ q) * tanh(x @ k) * tanh(x @ v))
 """
@@ -35,6 +51,8 @@ CALLS = {
     "recurrent": ("n=8 t=40 d=4", "w,b", ["f32[4,4] 1", "f32[4] 1"]),
     "until": ("n=8 t=40 d=4", "w", ["f32[4,4] 1"]),
     "nested": ("n=8 t=30 d=4", "w", ["f32[4,4] 1"]),
+    "nested_until": ("n=8 d=4", "w", ["f32[4,4] 1"]),
+    "sums_of_sums": ("n=6 d=4 h=8", None, ["f32[3,4] 1", "f32[4] 1"]),
     "heads": ("n=6 d=4 h=8", "x", ["f32[6,4] 1"]),
 }
 
