@@ -150,9 +150,8 @@ class MeshSplits:
         if isinstance(eqn.op.movement, NeighbourExchange):
             return [self.shifted(eqn, given[0], *eqn.op.movement.distance(**eqn.attrs))]
         plain = eqn.op.without_derivative
-        if plain is not None:
-            same = plain(eqn, False)
-            return self.of_eqn(same, given) if same.op is not eqn.op else [whole_split(r.type) for r in eqn.results]
+        if plain is not None and (same := plain(eqn, False)).op is not eqn.op:
+            return self.of_eqn(same, given)
         if eqn.op is jvp or eqn.op is vjp:
             return self.of_derivative(eqn, given)
         if eqn.op.region_dataflow is not None:

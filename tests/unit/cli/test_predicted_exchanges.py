@@ -28,6 +28,11 @@ fn recur(w: f32[d, d], x: f32[n @data, t, d]) -> f32 {
   for i in 0..t { h = tanh(h @ w + x[.., i]) }
   mean(h^2)
 }
+fn recomputed(w: f32[d, d], x: f32[n @data, t, d]) -> f32 {
+  var h = zeros(n, d)
+  for i in 0..t { h = checkpoint { tanh(tanh(h @ w + x[.., i]) @ w) } }
+  mean(h^2)
+}
 fn carried(x: f32[t, h @data], w: f32[h @model, h]) -> f32 {
   var s = x[0]
   for i in 0..t { s = tanh(s @ w + x[i]) }
@@ -118,7 +123,7 @@ fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
 SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
 FUNCTIONS = {
     "loss": ("ndh", "l"), "step": ("ndh", None), "deep": ("kdhn", "up,down"), "recur": ("dnt", "w"),
-    "carried": ("th", "x,w"), "likely": ("n", "x"), "lstm": ("dnt", "w,u"),
+    "recomputed": ("dnt", "w"), "carried": ("th", "x,w"), "likely": ("n", "x"), "lstm": ("dnt", "w,u"),
     "gathered": ("dhn", "w"), "embedded": ("vdn", "table"), "newton": ("n", "a"),
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
