@@ -212,16 +212,17 @@ class LoopSums:
         self.eqn, self.of_step, self.form = eqn, shares, LoopAttrs.of(eqn)
         self.terms: dict[int, list[Value]] = {}
         self.shares: dict[int, dict[Value, Share]] = {}
-        for i in range(self.form.carry):
-            self.plan(i)
+        step, *go = eqn.regions
+        asked = {v for g in go for e in g.eqns for v in e.operands}
+        end = 1 + self.form.consts
+        for i, before in enumerate(self.form.parts(step.params).carry):
+            if asked.isdisjoint([g.params[end + i] for g in go]):
+                self.plan(i, before)
 
-    def plan(self, carry: int) -> None:
-        step, *go = self.eqn.regions
-        before = self.form.parts(step.params).carry[carry]
-        terms = self.of_step.terms(step.results[carry])
-        asked = any(v is g.params[1 + self.form.consts + carry] for g in go for e in g.eqns for v in e.operands)
+    def plan(self, carry: int, before: Value) -> None:
+        terms = self.of_step.terms(self.eqn.regions[0].results[carry])
         # Only a carry that nothing but its own sum reads may be wrong until the loop has ended.
-        if before in terms and self.of_step.readers[before] == 1 and not asked and (found := self.of_step.among(terms)):
+        if before in terms and self.of_step.readers[before] == 1 and (found := self.of_step.among(terms)):
             self.terms[carry], self.shares[carry] = terms, found
 
     def emit(self, eqns: list[Eqn]) -> dict[Value, Value]:
