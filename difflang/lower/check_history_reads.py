@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History
@@ -39,6 +40,12 @@ def reads_history_out_of_scope(program: Graph) -> bool:
     except HistoryOutOfScope:
         return True
     return False
+
+
+def refuse_stray_histories(program: Graph) -> None:
+    """Errors: InternalError for a history that is read where its producer cannot be recomputed."""
+    if reads_history_out_of_scope(program):
+        raise InternalError(f"{program.name or 'this program'} reads a history where its loop cannot be replayed")
 
 
 class HistoryReadChecker:

@@ -19,9 +19,10 @@ from msgspec import Struct
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder, with_eqn_span
 from difflang.ir.interpreter import TextSink, discard_text
-from difflang.ir.op import AxisPermutation, Fill, LowerRule, Op
+from difflang.ir.op import AxisPermutation, Fill, LowerRule, Op, Placement
 from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.tensor_types import History, Tensor, numpy_dtype
+from difflang.lower.check_history_reads import refuse_stray_histories
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import ChainSplitter
 from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
@@ -108,6 +109,9 @@ class Lowering:
         graph = drop_transfers_in_maps(graph)
         self.census = count_equations(graph)
         refuse_too_large(graph, self.census)
+        # How arrays are split is written into a graph whose reads have been checked; it hides that steps are the same.
+        if not any([isinstance(e.op.movement, Placement) for e in graph.eqns]):
+            refuse_stray_histories(graph)
         return graph
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from difflang.ad.expand_derivatives import differentiate, expand_derivatives
-from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.tensor_types import History
 from difflang.lower.capacity import INITIAL_CAPACITY, UNBOUNDED, Capacity, stores_unbounded_steps, with_capacity
-from difflang.lower.check_history_reads import reads_history_out_of_scope
+from difflang.lower.check_history_reads import reads_history_out_of_scope, refuse_stray_histories
 from difflang.ops.control.print_effect import only_check_messages, without_check_messages
 from difflang.passes.drop_placements import drop_placements
 from difflang.passes.pipelines import (
@@ -80,9 +79,9 @@ def fit_capacity(graph: Graph, capacity: Capacity, pipeline: Pipeline = COMPILE)
             steps = capacity.steps
         elif not arrays and (reads_history_out_of_scope(done) or offloads_histories(done)):
             arrays = True
-        elif arrays and reads_history_out_of_scope(done):
-            raise InternalError(f"{graph.name or 'this program'} reads a history where its loop cannot be replayed")
         else:
+            if arrays:
+                refuse_stray_histories(done)
             return start, done
 
 
