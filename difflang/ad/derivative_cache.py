@@ -22,6 +22,7 @@ from difflang.ops.ad_interface import (
     spread_by_mask,
 )
 from difflang.ops.loop.residual_selection import trim_residuals
+from difflang.passes.dce import live_equations
 
 
 class DerivativeCache:
@@ -112,7 +113,7 @@ class DerivativeCache:
         dxs = forward.tangent_params(tangent, graph.params, wrt)
         ys, dys = forward.pushforward(self, graph, builder, xs, tangent, dxs)
         pairs = [(tangent.capture(d), ct) for d, ct in zip(dys, cts, strict=True) if d is not None]
-        eqns, _ = forward.live_equations(tangent.eqns, [d for d, _ in pairs])
+        eqns, _ = live_equations(tangent.eqns, [d for d, _ in pairs])
         env = {inside: outside for outside, inside in tangent.captures.items()}
         tangent.release()
         found = backward.pullback(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)

@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ad.expand_derivatives import expand_derivatives
-from difflang.ad.linearize import live_equations, pushforward, tangent_param
+from difflang.ad.linearize import pushforward, tangent_param
 from difflang.ad.recomputation import RecomputeBlocks
 from difflang.ad.transpose import pullback
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import MaybeValue
 from difflang.ops.ad_interface import CotangentSum, addition
-from difflang.passes.dce import dce
+from difflang.passes.dce import dce, live_equations
 
 SumCotangents = Callable[[Builder, Sequence[Value]], Value]
 

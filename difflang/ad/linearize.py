@@ -31,6 +31,7 @@ from difflang.ops.ad_interface import (
     zeros,
 )
 from difflang.ops.elementwise.nonlinear_arithmetic import integer_pow
+from difflang.passes.dce import live_equations
 
 Rule = TypeVar("Rule")
 
@@ -230,17 +231,6 @@ def tangent_param(builder: Builder, param: Value) -> Value:
     if param.type.tangent is None:
         raise InternalError(f"a {param.type} ({param.hint or 'unnamed'}) has no tangent")
     return builder.param(param.type.tangent, f"d_{param.hint}" if param.hint else "")
-
-
-def live_equations(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
-    """The equations that the results need, and every value that these equations read."""
-    used = set(results)
-    kept: list[Eqn] = []
-    for eqn in reversed(eqns):
-        if not used.isdisjoint(eqn.results) or eqn.effectful:
-            used.update(eqn.operands)
-            kept.append(eqn)
-    return tuple(reversed(kept)), used
 
 
 def recreate_constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]:

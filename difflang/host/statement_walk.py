@@ -255,7 +255,7 @@ class HostWalk(HostBindings):
                 lengths = " and ".join(str(p.length) for p in parts)
                 raise make_error("DL0330", "the arguments of `zip` must have the same length", (e.span, lengths))
             return HostIterable(TupleType(tuple(p.type for p in parts)), parts=tuple(parts))
-        value = self.kept((yield self.value_of(e)))
+        value = self.snapshot((yield self.value_of(e)))
         return loop_iterable(value, e.span)
 
     def in_loop(self, stmt: tree.Node, word: str) -> list[HostValue] | None:
@@ -325,7 +325,7 @@ class HostWalk(HostBindings):
                 raise make_error("DL0313", "this call has no value", (part.span, "expected a value here"))
             self.bind_name(name, value, False, part.span)
 
-    def kept(self, value: HostValue) -> HostValue:
+    def snapshot(self, value: HostValue) -> HostValue:
         """A value that is used once others have been computed, which may assign to variables."""
         return value
 
@@ -370,7 +370,7 @@ class HostWalk(HostBindings):
         named: dict[str, tuple[HostValue, Span]] = {}
         for arg in self.call_args(e):
             like = expected if arg.name in function.like_result else None
-            value = self.kept(known_texts((yield self.value_of(arg.value, like))))  # type: ignore[arg-type]
+            value = self.snapshot(known_texts((yield self.value_of(arg.value, like))))  # type: ignore[arg-type]
             if arg.name is None:
                 items.append((value, arg.span))
             elif arg.name in named:

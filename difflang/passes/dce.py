@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -17,7 +18,7 @@ def dce(graph: Graph) -> Graph:
     Cost: linear in equations and slots, whatever the nesting and however carries depend on each other.
     """
     if not any([eqn.regions for eqn in graph.eqns]):
-        return graph.with_eqns(live_equations(graph))
+        return graph.with_eqns(live_equations(graph.eqns, graph.results)[0])
     live = SlotLivenessAnalysis()
     top = live.liveness_of(graph)
     for result in graph.results:
@@ -26,15 +27,15 @@ def dce(graph: Graph) -> Graph:
     return GraphPruner(live).graph(graph, whole=True)
 
 
-def live_equations(graph: Graph) -> list[Eqn]:
-    """The live equations of a graph itself, each as it stands."""
-    needed = set(graph.results)
+def live_equations(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
+    """The equations that the results need, and every value that these equations read."""
+    used = set(results)
     kept: list[Eqn] = []
-    for eqn in reversed(graph.eqns):
-        if eqn.effectful or not needed.isdisjoint(eqn.results):
-            needed.update(eqn.operands)
+    for eqn in reversed(eqns):
+        if not used.isdisjoint(eqn.results) or eqn.effectful:
+            used.update(eqn.operands)
             kept.append(eqn)
-    return kept[::-1]
+    return tuple(reversed(kept)), used
 
 
 class GraphLiveness(Struct, eq=False):

@@ -202,7 +202,7 @@ def merge_sums(shares: Shares) -> Graph:
                 to[eqn.results[0]] = total
     merged = shares.graph.with_eqns(eqns).replace_results(to)
     # What was replaced must not count as a reader of what a loop carries.
-    return merged.with_eqns(live_equations(merged))
+    return merged.with_eqns(live_equations(merged.eqns, merged.results)[0])
 
 
 class LoopSums:

@@ -25,7 +25,7 @@ from difflang.host.python_loops.traced_values import (
     array_of,
     has_numbers,
     input_value,
-    is_known_text,
+    is_constant_text,
     is_traced_text,
     leaf_codes,
     narrowed,
@@ -93,7 +93,7 @@ class TracedHost(HostWalk):
         """A value from outside the loop: numbers and texts that vary are arguments of the code."""
         value, var = self.host.read(name), name.var
         variable = var is not None and var.mutable
-        if is_known_text(value.type) and variable:
+        if is_constant_text(value.type) and variable:
             value = self.inputs[name] = HostValue(TRACED_TEXT, (TracedText(next(self.names)),))
         elif value.leaves and has_numbers(value.type):
             value = self.inputs[name] = input_value(value, self.names, variable=variable)
@@ -220,7 +220,7 @@ class TracedHost(HostWalk):
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
         super().bind_name(name, self.stored(value, mutable), mutable, span)
 
-    def kept(self, value: HostValue) -> HostValue:
+    def snapshot(self, value: HostValue) -> HostValue:
         return self.stored(value, mutable=False)
 
     def stored(self, value: HostValue, mutable: bool) -> HostValue:
@@ -305,7 +305,7 @@ class TracedHost(HostWalk):
         """A text as an expression of Python; None for any other value."""
         if is_traced_text(value):
             return leaf_codes(self.writer, [value])[0]
-        if is_known_text(value.type):
+        if is_constant_text(value.type):
             return repr(value.type.value)
         return None
 

@@ -49,7 +49,7 @@ def is_traced_text(value: HostValue) -> bool:
     return value.type == TRACED_TEXT and any(isinstance(leaf, TracedText) for leaf in value.leaves or ())
 
 
-def is_known_text(type: LangType) -> TypeGuard[TextType]:
+def is_constant_text(type: LangType) -> TypeGuard[TextType]:
     """Whether a value is a text alone, whose characters its type has; an element of an array of texts is a number."""
     return isinstance(type, TextType) and type.value is not None
 
@@ -116,7 +116,7 @@ def leaf_codes(writer: PythonWriter, values: Sequence[HostValue]) -> list[str]:
 
 def python_leaves(value: HostValue) -> list[Any]:
     """The numbers of a value or its text, as generated code has them."""
-    if is_known_text(value.type):
+    if is_constant_text(value.type):
         return [value.type.value]
     return list(map(python_number, value.leaves or ()))
 

@@ -21,7 +21,7 @@ from difflang.host.python_loops.traced_values import (
     TRACED_TEXT,
     Untranslatable,
     concrete,
-    is_known_text,
+    is_constant_text,
     is_plain_item,
     python_leaves,
 )
@@ -82,7 +82,7 @@ def seen_as(host: LoopHost, name: str) -> tuple[LangType | None, Any]:
     var = dict.get(host.module.host, name)
     if var is None:
         return None, None
-    return TRACED_TEXT if var.mutable and is_known_text(var.type) else var.type, var.static
+    return TRACED_TEXT if var.mutable and is_constant_text(var.type) else var.type, var.static
 
 
 class LoopCache:

@@ -122,7 +122,7 @@ class LoopTranslator(TracedHost):
         return with_full_bounds(HostValue(value.type, tuple(map(TracedNumber, numbers))))
 
     def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
-        subject = self.kept(subject)
+        subject = self.snapshot(subject)
         first: HostValue | None = None
         result = UNIT_VALUE
         cases = possible_cases(self, e, subject)
@@ -293,7 +293,7 @@ class LoopTranslator(TracedHost):
             if isinstance(part, str):
                 pieces.append((part, None, None))
             else:
-                value = self.kept((yield self.value_of(part.value)))
+                value = self.snapshot((yield self.value_of(part.value)))
                 pieces.append((part.format, self.printable(value), part.span))
         values = [value for _, value, _ in pieces if value is not None]
 

@@ -177,12 +177,12 @@ def local_shape(shape: Sequence[Any], split: Split, sizes: Mapping[str, int]) ->
     return tuple([n // prod([sizes[a] for a in along]) for n, along in zip(shape, split, strict=True)])
 
 
-def found_somewhere(jax: Jax, x: JaxArray, along: Along) -> JaxArray:
+def sum_of_bits(jax: Jax, x: JaxArray, along: Along) -> JaxArray:
     """What one of the devices has where the others have zeros: the sum of the bits, since -0.0 + 0.0 is 0.0."""
     lax = jax.lax
     if x.dtype.kind == "c":
         pair = lax.concatenate([lax.expand_dims(part, (0,)) for part in (lax.real(x), lax.imag(x))], 0)
-        found = found_somewhere(jax, pair, along)
+        found = sum_of_bits(jax, pair, along)
         return lax.complex(found[0], found[1])
     if x.dtype == np.bool_:
         return lax.psum(x.astype(np.uint8), along).astype(np.bool_)
@@ -224,20 +224,20 @@ def on_devices_lower(
     if not free:
         return lowering.graph(regions[0], *arrays)
     (eqn,) = regions[0].eqns
-    given, found = [tuple([known_axes(split, free) for split in splits]) for splits in (given, found)]
-    known = tuple([(attr, known_axes(split, free)) for attr, split in sizes])
+    given, found = [tuple([free_axes(split, free) for split in splits]) for splits in (given, found)]
+    known = tuple([(attr, free_axes(split, free)) for attr, split in sizes])
     along = tuple([a for a in summed if a in free and mesh.shape[a] > 1])
 
     def on_device(*parts: JaxArray) -> tuple[JaxArray, ...]:
         part = Part(lowering, eqn, parts[0], (given, found, known), mesh)
         results = part.results(*parts[1:]) if part.first else part.local(*parts)
-        return (*results[:-1], found_somewhere(jax, results[-1], along)) if along else tuple(results)
+        return (*results[:-1], sum_of_bits(jax, results[-1], along)) if along else tuple(results)
 
     specs = [[partition_spec(jax, split, free) for split in splits] for splits in (given, found)]
     return list(on_each_device(jax, on_device, arrays, specs[0], tuple(specs[1])))
 
 
-def known_axes(split: Split, free: frozenset[str]) -> Split:
+def free_axes(split: Split, free: frozenset[str]) -> Split:
     return tuple([tuple([a for a in along if a in free]) for along in split])
 
 
