@@ -141,6 +141,11 @@ def variance(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axes = axes_argument(cx, took, x, args)
     center = emit_mean(cx, x, axes, args.span, keep=True)
     away = as_array(cx, elementwise(cx, "sub", args.span, (x, center)), args.span)
+    if name == "std" and shape_product([x.tensor.shape[a] for a in axes]) == 1:
+        # One number is its mean whatever it is: all derivatives are 0, but a root at 0 has no second one.
+        if away.tensor.dtype.is_complex:
+            away = as_array(cx, elementwise(cx, "add", args.span, real_and_imaginary(cx, away, args.span)), args.span)
+        return emit_reduction(cx, "reduce_sum", away, axes, args.span, keep=took.flag("keepdims"))
     squares = abs_squared(cx, away, args.span)
     result = emit_mean(cx, squares, axes, args.span, keep=took.flag("keepdims"))
     return result if name == "variance" else elementwise(cx, "root_of_squares", args.span, (result,))
