@@ -13,6 +13,7 @@ from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.shape_manipulation import broadcast, pad, reshape
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.signal.convolution import conv
+from difflang.sharding.convolution_halos import axes_taken_whole, halos, is_grouped, is_summed
 from difflang.sharding.region_splits import array_shape
 
 SIZE_ATTRS = ("shape", "sizes")  # attributes that hold the sizes of a result
@@ -39,6 +40,9 @@ class AxisNames(StrictTypeSolver):
             self.types = found if isinstance(found, tuple) else (found,)
         except Exception:  # noqa: BLE001 - a rule that looks into sizes: what it equated before still holds
             pass
+        for axis in halos(eqn):
+            if is_summed(eqn, axis):
+                self.unite(axis_name(1, axis - 1), axis_name(0, axis))
 
     def of_results(self) -> list[list[str]]:
         """For each axis of each result the name of its size, or nothing."""
@@ -156,7 +160,7 @@ def axes_gone_along(eqn: Eqn, operand: int) -> tuple[int, ...]:
     if eqn.op.elementwise or not isinstance(type, Tensor):
         return ()
     if eqn.op is conv:
-        return tuple([a + (1 - operand) for a in range(type.rank - 2) if operand == 1 or has_gaps(eqn, a)])
+        return axes_taken_whole(eqn, operand)
     if "whole matrices" in eqn.op.traits:
         return tuple(range(max(type.rank - 2, 0), type.rank))
     if "whole operands" in eqn.op.traits:
@@ -190,10 +194,6 @@ def is_left_to_xla(eqn: Eqn) -> bool:
     moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
     arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
     alone = op.elementwise and "asks all elements" not in op.traits
-    return alone or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn))
-
-
-def has_gaps(eqn: Eqn, axis: int) -> bool:
-    """Whether a convolution skips places along an axis of space: XLA's partitioner fails on some of these."""
-    counts = [eqn.attrs[name] for name in ("strides", "input_dilation", "kernel_dilation")]
-    return any([isinstance(count, tuple) and count[axis] != 1 for count in counts])
+    return (
+        alone or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn) and not is_grouped(eqn))
+    )

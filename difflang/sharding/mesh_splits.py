@@ -21,6 +21,7 @@ from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.arrays.reshard import ANY, Along, Split
 from difflang.ops.arrays.resplit import ReshardingStep, resharding_steps
+from difflang.ops.arrays.shape_manipulation import reshape
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.control.on_devices import READS, WRITES, cut_axes
 from difflang.sharding.axis_names import (
@@ -31,6 +32,7 @@ from difflang.sharding.axis_names import (
     is_left_to_xla,
     sums,
 )
+from difflang.sharding.convolution_halos import halos
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.region_splits import (
     alone,
@@ -225,6 +227,24 @@ class MeshSplits:
                     self.move("collective-permute", part, split, split[axis], eqn.span, "neighbours")
         return split
 
+    def is_narrow(self, eqn: Eqn, axis: int, along: Along) -> bool:
+        """Whether parts of an image are narrower than the halo of a convolution."""
+        size = array_shape(eqn.operands[0].type)[axis]
+        widths = [n for n in halos(eqn)[axis] if isinstance(n, int)]
+        return isinstance(size, int) and size // self.parts(along) < max(widths, default=0)
+
+    def send_halos(self, eqn: Eqn, image: Split) -> None:
+        """Note what neighbours send each other of an image, axis by axis: also what has come along the axes before."""
+        type = eqn.operands[0].type
+        assert isinstance(type, Tensor)
+        shape = list(self.local_type(type, image).shape)
+        for axis, widths in halos(eqn).items():
+            if image[axis]:
+                for width in filter(None, widths):
+                    part = Tensor(type.dtype, (*shape[:axis], width, *shape[axis + 1 :]))
+                    self.move("collective-permute", part, whole_split(part), image[axis], eqn.span, "neighbours")
+                shape[axis] += sum(widths)
+
     # ---- Equations with regions
 
     def of_derivative(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
@@ -362,7 +382,8 @@ class MeshSplits:
                     break
         for result, origin in zip(eqn.results, origins, strict=True):
             split = tuple([along.get(name, ()) for name in origin])
-            if not is_left_to_xla(eqn) and (fitting := self.fitting(split, result.type)) != split:
+            cut_evenly = eqn.op is reshape or not is_left_to_xla(eqn)
+            if cut_evenly and (fitting := self.fitting(split, result.type)) != split:
                 pairs = zip(origin, split, fitting, strict=True)
                 along.update({name: () for name, here, fits in pairs if here != fits})
         return along
@@ -379,6 +400,11 @@ class MeshSplits:
         What an op goes along, and an axis that is gone and not summed, is made whole.
         """
         kept = {name for origin in origins for name in origin}
+        space = [names[0][axis] for axis in halos(eqn)]
+        narrow = [
+            name for axis, name in zip(halos(eqn), space, strict=True) if self.is_narrow(eqn, axis, along.get(name, ()))
+        ]
+        along.update(dict.fromkeys(narrow, ()))
         through = [axes_gone_along(eqn, k) for k in range(len(names))]
         passed = {mine[i] for mine, axes in zip(names, through, strict=True) for i in axes}
         gone = [name for name in along if along[name] and name not in kept]
@@ -397,12 +423,16 @@ class MeshSplits:
         # An effect such as `print` has no results: it sees whole arrays.
         adds = sums(eqn) and bool(results)
         for name in gone:
-            if adds and name not in passed and not self.is_cheaper_whole(eqn, names, given, name, results):
-                self.on_devices[eqn] = None
-                for type, split in results:
-                    self.combine(eqn, type, split, along[name])
-            else:
+            if not adds or name in passed or self.is_cheaper_whole(eqn, names, given, name, results):
                 along[name] = ()
+        added = [name for name in gone if along[name]]
+        together = tuple([axis for name in added if name in space for axis in along[name]])
+        for axes in filter(None, (*[along[name] for name in added if name not in space], together)):
+            self.on_devices[eqn] = None
+            for type, split in results:
+                self.combine(eqn, type, split, axes)
+        if space:
+            self.send_halos(eqn, tuple([along.get(name, ()) for name in names[0]]))
         return [
             tuple([() if mine.count(name) > 1 or i in axes else along.get(name, ()) for i, name in enumerate(mine)])
             for mine, axes in zip(names, through, strict=True)

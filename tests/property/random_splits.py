@@ -79,6 +79,8 @@ fn waves(x: f64[n]) -> f64 = sum(abs(fft(complex(x, x)))^2)
 fn entropy(x: f64[n, d], w: f64[d, h]) -> f64 = mean([for i => logsumexp((x @ w)[i])])
 fn extremes(x: f64[n, d]) -> f64 = max(x * x) + min(x) + prod(x[0])
 fn sums(x: f64[n, d]) -> f64[n, d] = cumsum(x, 0) * softmax(x, 0)
+fn filtered(x: f64[n, h, v, c], k: f64[3, 2, c, o]) -> f64[n, h, v, o] = conv2d(x, k, padding = "same")
+fn reduced(x: f64[n, h, c], k: f64[2, c, o]) -> f64 = sum(conv1d(x, k, stride = 2)^2) + sum(conv1d(x, k)^3)
 fn roots(a: f64[n]) -> f64[n] = [for i => {
   var x = 1.0 + a[i]^2
   while abs(x * x - a[i]^2 - 1.0) > 1e-13 { x = 0.5 * (x + (a[i]^2 + 1.0) / x) }
@@ -92,6 +94,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "pairs": ("8 4",), "attended": ("8 4", "12 4", "12 4"), "recurrent": ("8 4", "4 4"), "heated": ("16",),
     "branched": ("16 4",), "joined": ("8", "8"), "waves": ("16",), "entropy": ("8 4", "4 6"), "extremes": ("12 4",),
     "sums": ("12 4",), "roots": ("12",),
+    "filtered": ("4 8 6 2", "3 2 2 4"), "reduced": ("4 12 2", "2 2 4"),
 }  # fmt: skip
 
 

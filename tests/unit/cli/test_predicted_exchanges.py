@@ -114,6 +114,14 @@ fn written(x: f32[n @data], i: i32[k]) -> f32 {
   sum(y^2)
 }
 fn turned(x: f32[n @data, d]) -> f32 = sum(reshard(tanh(x), _, @data)^3) + sum(reshard(x, @model, _)^2)
+fn images(k: f32[3, 5, 2, d], x: f32[n @data, h @model, h, 2]) -> f32 = mean(tanh(conv2d(x, k, padding = "same"))^2)
+fn sheets(k: f32[2, 3, 3, 3], x: f32[b, h @data, h @model, 3]) -> f32 {
+  var y = x
+  for _ in 0..2 { y = tanh(conv2d(y, k, padding = "same")) }
+  mean(y^2)
+}
+fn shrunk(k: f32[3, 2, d], x: f32[n @data, h @model, 2]) -> f32 = sum(conv1d(x, k)^2) + sum(conv1d(x, k, stride = 2)^2)
+fn apart(k: f32[3, 3, d], x: f32[n @data, h, d]) -> f32 = sum(tanh(conv1d(x, k, groups = 2, padding = "same")))
 fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
   var y: f32[n @data] = zeros(n)
   for i in 0..3 { y = tanh(y + a @ reshard(b + sum(y), @model)) }
@@ -128,6 +136,7 @@ FUNCTIONS = {
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
     "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
+    "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"),
 }  # fmt: skip
 
 

@@ -11,10 +11,11 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.arrays.reshard import Split
-from difflang.sharding.mesh_splits import result_splits
+from difflang.sharding.mesh_splits import MeshSplits, result_splits
 
 MESH = {"a": 2, "b": 2}
 ROW, TABLE, SQUARE = Tensor(F64, (8,)), Tensor(F64, (8, 4)), Tensor(F64, (4, 4))
+IMAGES, KERNEL = Tensor(F64, (2, 8, 4, 2)), Tensor(F64, (3, 3, 2, 2))
 
 
 def dot(x: Value, y: Value) -> Value:
@@ -23,6 +24,12 @@ def dot(x: Value, y: Value) -> Value:
 
 def turned(x: Value) -> Value:
     return op("transpose", x, perm=(1, 0))
+
+
+def convolved(x: Value, w: Value, low: int, high: int, stride: int = 1) -> Value:
+    ones, margins = (1, 1), ((low, high), (1, 1))
+    spread = {"input_dilation": ones, "kernel_dilation": ones, "groups": 1}
+    return op("conv", x, w, strides=(stride, 1), padding=margins, **spread)
 
 
 def row_totals(x: Value) -> Value:
@@ -51,6 +58,8 @@ GRAPHS = {
     "a loop": (build_region([TABLE, SQUARE], lambda x, y: repeat(3, lambda _, y, x: [dot(x, y)], [y], [x])[1:]), "a- --", "a-"),  # noqa: E501
     "a loop that sums over it": (build_region([TABLE, SQUARE], lambda x, y: repeat(3, lambda _, y, x: [dot(x, y)], [y], [x])[1:]), "ab --", "ab"),  # noqa: E501
     "a gradient": (build_region([TABLE, SQUARE], pulled), "a- -b", " a- -b"),
+    "an image that keeps its size": (build_region([IMAGES, KERNEL], lambda x, w: [convolved(x, w, 1, 1)]), "-ab- ----", "-ab-"),  # noqa: E501
+    "a shorter image": (build_region([IMAGES, KERNEL], lambda x, w: [convolved(x, w, 0, 1), convolved(x, w, 1, 1, 2)]), "-a-b ----", "---- ----"),  # noqa: E501
     "a number": (build_region([INT], lambda n: [n]), "", ""),
 }  # fmt: skip
 
@@ -91,3 +100,26 @@ def test_what_is_split_in_two_ways_is_refused(name: str) -> None:
 def test_what_the_mesh_does_not_divide_is_whole() -> None:
     graph = build_region([ROW], lambda x: [op("slice", x, starts=(0,), stops=(7,), steps=(1,))])
     assert result_splits(graph, splits_of("a"), MESH) == [((),)]
+
+
+def test_neighbours_send_halos_axis_by_axis() -> None:
+    """The second axis with what has come along the first; the cotangent of the kernel is summed once over both."""
+    halos = build_region([IMAGES, KERNEL], lambda x, w: [convolved(x, w, 2, 0)])
+    found = MeshSplits(MESH)
+    found.of_graph(halos, splits_of("-ab- ----"))
+    assert [(m.kind, m.type.shape, m.axes) for m in found.moves] == [
+        ("collective-permute", (2, 2, 2, 2), ("a",)), ("collective-permute", (2, 6, 1, 2), ("b",)),
+        ("collective-permute", (2, 6, 1, 2), ("b",)),
+    ]  # fmt: skip
+    summed = build_region([IMAGES, Tensor(F64, (8, 4, 2, 3))], lambda x, w: [convolved(x, w, 1, 1)])
+    found.moves.clear()
+    found.of_graph(summed, splits_of("-ab- ab--"))
+    assert [m.axes for m in found.moves if m.kind == "all-reduce"] == [("a", "b")]
+    assert [m.kind for m in found.moves].count("collective-permute") == 4
+
+
+def test_a_part_narrower_than_the_halo_is_made_whole() -> None:
+    graph = build_region([Tensor(F64, (2, 8, 4, 2)), Tensor(F64, (6, 3, 2, 2))], lambda x, w: [convolved(x, w, 5, 0)])
+    found = MeshSplits({"a": 2})
+    assert found.of_graph(graph, splits_of("-a-- ----")) == splits_of("----")
+    assert [m.kind for m in found.moves] == ["all-gather"]
