@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
+from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor, numpy_dtype
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.elementwise.linear_arithmetic import mul
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.rules.reshapes_and_constants import apply_op, const_like, int_tuple, on_ints, on_matrix, on_vector
 from difflang.passes.rules.rewriter import GuardedRule, Replacement, Rewriter
 
+FULL_FLOATS = (F32, F64)  # half floats are widened before they are squared
 SEARCH_DEPTH = 4  # how many equations back a property is searched for
 
 
@@ -142,6 +145,49 @@ def reduce_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "broadcast", once, shape=tensor_type(eqn.results[0]).shape, axes=places)
 
 
+def compare_squared_norm(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Compare the sum of squares with the square of a number, not the norm, which neither overflows nor underflows.
+
+    Where the norm is not the root of that sum, both are above or both below a number that is neither huge nor tiny.
+    """
+    made = to.makers[eqn.operands[0]]
+    (x,), number, dtype = made.operands, to.number(eqn.operands[1]), tensor_type(eqn.operands[0]).dtype
+    if dtype not in FULL_FLOATS or not isinstance(number, (int, float)):
+        return None
+    limits = np.finfo(numpy_dtype(dtype))
+    # Squares below `tiny / eps` lose digits; 2^20 is the root of how many of them may be added.
+    if not np.sqrt(limits.tiny / limits.eps) * 2**20 < number < np.sqrt(limits.max) / 2**20:
+        return None
+    (total,) = to.emit(made, "reduce_sum", to.emit(made, "mul", x, x)[0], axes=made.attrs["axes"])
+    return compare_squares(to, eqn, total, number)
+
+
+def compare_squared_root(to: Rewriter, eqn: Eqn) -> Replacement:
+    """Compare what is not negative with the square of a number, not its square root with the number."""
+    (x,), number = to.makers[eqn.operands[0]].operands, to.number(eqn.operands[1])
+    dtype = tensor_type(x).dtype
+    if dtype not in FULL_FLOATS or not isinstance(number, (int, float)) or not is_nonnegative(to, x):
+        return None
+    limits = np.finfo(numpy_dtype(dtype))
+    return compare_squares(to, eqn, x, number) if limits.tiny < number * number < limits.max else None
+
+
+def compare_squares(to: Rewriter, eqn: Eqn, square: Value, number: float) -> Replacement:
+    """The comparison of the root of a value with a number, by the value alone and to the last bit: roots are rounded,
+    so that several squares have one root.
+    """
+    type = tensor_type(square)
+    limit = numpy_dtype(type.dtype).type(number)
+    upward = eqn.op.name in ("gt", "le")  # to the greatest square whose root is the number, or to the least one
+    bound, end = limit * limit, limit.dtype.type(np.inf if upward else 0)
+    reaches = np.less_equal if upward else np.greater_equal
+    while not reaches(np.sqrt(bound), limit):
+        bound = np.nextafter(bound, limit.dtype.type(0 if upward else np.inf))
+    while reaches(np.sqrt(further := np.nextafter(bound, end)), limit):
+        bound = further
+    return to.emit(eqn, eqn.op.name, square, to.const(eqn, float(bound), type))
+
+
 # ---- Sample programs and the table of rules
 
 
@@ -176,7 +222,36 @@ def sample_clamped_iota(low: int, high: int, axis: int) -> Graph:
 
 ELEMENTWISE_OPS = tuple([name for name, op in OPS.items() if op.elementwise])
 
+
+def sample_compared_norm(x: Value, name: str, number: float) -> Value:
+    norm = apply_op("reduce_norm", x, axes=(1,))
+    return apply_op(name, norm, const_like(norm, number))
+
+
+def sample_compared_root(x: Value, name: str, number: float) -> Value:
+    root = apply_op("sqrt", x * x)
+    return apply_op(name, root, const_like(root, number))
+
+
 VALUE_PROPERTY_RULES = (
+    GuardedRule(
+        ("lt", "le", "gt", "ge"),
+        compare_squared_norm,
+        (
+            on_matrix(lambda x: sample_compared_norm(x, "gt", 1e-5)),
+            on_matrix(lambda x: sample_compared_norm(x, "lt", 3.0)),
+        ),
+        operand_guard=(0, "reduce_norm"),
+    ),
+    GuardedRule(
+        ("lt", "le", "gt", "ge"),
+        compare_squared_root,
+        (
+            on_vector(lambda x: sample_compared_root(x, "le", 0.1)),
+            on_vector(lambda x: sample_compared_root(x, "ge", 3.0)),
+        ),
+        operand_guard=(0, "sqrt"),
+    ),
     GuardedRule(
         ("positive",),
         drop_positive_guard,

@@ -90,6 +90,7 @@ MORE = {
     "padded_reshape_to_diagonal": 4,
     "inline_single_map": 4,
     "reduce_before_broadcast": 1,
+    "compare_squared_norm": 1,
 }
 
 
@@ -162,3 +163,43 @@ def test_what_makes_infinity_of_finite_numbers_is_not_folded(op: str, a: float, 
     """It can be found then: `difflang run --check-nans`."""
     graph = build_region([Tensor(F64)], lambda x: [OPS[op].one(x.home.const(a, x.type), x.home.const(b, x.type))])
     assert (op in [e.op.name for e in simplify(graph).eqns]) is kept
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("number", [1e-5, 0.1, 1.0, 3.0, 1e7])
+def test_squares_are_compared_as_their_roots_are(dtype: DType, name: str, number: float) -> None:
+    """At each float around the number; squares that overflow or underflow, as those of a norm do not; NaN."""
+    numpy: Any = numpy_dtype(dtype).type
+    near = [numpy(number)]
+    for _ in range(6):
+        near = [np.nextafter(near[0], numpy(0)), *near, np.nextafter(near[-1], numpy(np.inf))]
+    limits = np.finfo(numpy)
+    pairs = [(r, numpy(0)) for r in near] + [(numpy(0.6) * r, numpy(0.8) * r) for r in near]
+    pairs += [(limits.max, limits.max), (limits.tiny, -limits.tiny), (numpy(0), numpy(0)), (numpy(np.inf), numpy(1))]
+    xs = np.array([*pairs, (numpy(np.nan), numpy(1)), (-limits.max / 2, numpy(3))], numpy)
+
+    def compare_norm(x: Value) -> list[Value]:
+        norm = OPS["reduce_norm"].one(x, axes=(1,))
+        return [OPS[name].one(norm, x.home.const(number, norm.type))]
+
+    def compare_root(x: Value) -> list[Value]:
+        root = OPS["sqrt"].one(OPS["reduce_sum"].one(x * x, axes=(1,)))
+        return [OPS[name].one(root, x.home.const(number, root.type))]
+
+    for program in (compare_norm, compare_root):
+        graph = build_region([Tensor(dtype, xs.shape)], program)
+        after = dce(simplify(graph))
+        assert not {"sqrt", "reduce_norm"} & {eqn.op.name for eqn in after.eqns}
+        with np.errstate(all="ignore"):
+            assert bits(evaluate(graph, xs)) == bits(evaluate(after, xs))
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, 1e-200, 1e200, np.inf, np.nan])
+def test_a_norm_is_compared_with_extreme_numbers_as_it_is(number: float) -> None:
+    def program(x: Value) -> list[Value]:
+        norm = OPS["reduce_norm"].one(x, axes=(0,))
+        return [OPS["gt"].one(norm, x.home.const(number, norm.type))]
+
+    graph = build_region([Tensor(F64, (3,))], program)
+    assert "reduce_norm" in {eqn.op.name for eqn in simplify(graph).eqns}
