@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -427,6 +428,9 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
 
 # ---- The Euclidean length
 
+MIN_BYTES_OF_BRANCH = 1 << 15  # an array that fits into the first cache is added three times in no time
+MAX_TERMS = 8  # along an axis as short XLA adds one by one
+
 
 def norm_formula(m: NumpyModule[ArrayT], x: ArrayT, axes: Ints, held: Callable[[ArrayT], ArrayT]) -> ArrayT:
     """In one pass: the sum of squares, and those of x far scaled down and up, for where the first sum overflows or is
@@ -435,14 +439,18 @@ def norm_formula(m: NumpyModule[ArrayT], x: ArrayT, axes: Ints, held: Callable[[
     `held` is a barrier: a compiler that knows the scales would square x first, and multiply by the squares of the
     scales. Source: Blue 1978, A portable Fortran program to find the Euclidean norm of a vector.
     """
-    limits, far = np.finfo(x.dtype), 25 * np.finfo(x.dtype).maxexp // 32
-    one = np.ones((), x.dtype)
+    far, one = 25 * np.finfo(x.dtype).maxexp // 32, np.ones((), x.dtype)
     down, up = held(m.asarray(np.ldexp(one, -far))), held(m.asarray(np.ldexp(one, far)))
     plain, below, above = [m.sum(scaled * scaled, axis=axes) for scaled in (x, x * down, x * up)]
-    count = max(prod([x.shape[axis] for axis in axes]), 1)
-    overflows, underflows = plain > limits.max, plain < limits.tiny / limits.eps * count
+    overflows, underflows = outside_range(x, plain, axes)
     squares = m.where(overflows, below, m.where(underflows, above, plain))
     return m.sqrt(squares) * m.where(overflows, up, m.where(underflows, down, one))
+
+
+def outside_range(x: ArrayT, squares: ArrayT, axes: Ints) -> tuple[ArrayT, ArrayT]:
+    """Where a sum of squares overflows, and where it is so small that squares that underflow count."""
+    limits, count = np.finfo(x.dtype), max(prod([x.shape[axis] for axis in axes]), 1)
+    return squares > limits.max, squares < limits.tiny / limits.eps * count
 
 
 def norm_reference(x: Array, *, axes: Ints) -> Array:
@@ -453,6 +461,34 @@ def norm_lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
     narrow = x.dtype.itemsize == 2
     wide = jax.lax.convert_element_type(x, np.float32) if narrow else x
     return jax.lax.convert_element_type(norm_formula(jax.numpy, wide, axes, jax.lax.optimization_barrier), x.dtype)
+
+
+def norm_cpu_lower(jax: Jax, x: JaxArray, *, axes: Ints) -> JaxArray:
+    """Element by element along a short axis; else of a large array the plain sum of squares, and the other two only
+    where that is outside of the range: a branch that is rarely taken. On a mesh its condition would be an exchange.
+    """
+    if x.dtype.itemsize == 2 or mesh_axes(jax):
+        return norm_lower(jax, x, axes=axes)
+    if len(axes) == 1 and 0 < (count := x.shape[axes[0]]) <= MAX_TERMS:
+        return norm_of_terms(jax, [jax.lax.index_in_dim(x, i, axes[0], False) for i in range(count)])
+    if x.size * x.dtype.itemsize < MIN_BYTES_OF_BRANCH:
+        return norm_lower(jax, x, axes=axes)
+    plain = jax.numpy.sum(x * x, axis=axes)
+    overflows, underflows = outside_range(x, plain, axes)
+    rare = jax.numpy.any(overflows | underflows)
+    return jax.lax.cond(rare, lambda: norm_lower(jax, x, axes=axes), lambda: jax.lax.sqrt(plain))
+
+
+def norm_of_terms(jax: Jax, terms: Sequence[JaxArray]) -> JaxArray:
+    """Element by element, so that nothing is stored: all are scaled by a power of two if the greatest asks for it."""
+    m, limits = jax.numpy, np.finfo(terms[0].dtype)
+    one, far = limits.dtype.type(1), 25 * limits.maxexp // 32
+    greatest = functools.reduce(m.maximum, map(m.abs, terms))
+    huge, tiny = greatest > np.sqrt(limits.max) / len(terms), greatest < np.sqrt(limits.tiny / limits.eps)
+    down, up = np.ldexp(one, -far), np.ldexp(one, far)
+    scale = m.where(huge, down, m.where(tiny, up, one))
+    squares = functools.reduce(m.add, [m.square(x * scale) for x in terms])
+    return m.sqrt(squares) * m.where(huge, up, m.where(tiny, down, one))
 
 
 def norm_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:
@@ -472,6 +508,7 @@ reduce_norm = OPS.declare(
         partials=lambda x, y: [Partial(accumulated(y))] * 3,
         reference=norm_reference,
         lower=norm_lower,
+        cpu_lower_rule=norm_cpu_lower,
         accepts=FLOATS,
         samples=(
             OpExample(((2, 3, 4),), {"axes": (0, 2)}, AWAY_FROM_ZERO),

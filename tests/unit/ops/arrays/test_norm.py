@@ -50,3 +50,23 @@ def test_many_elements() -> None:
     """XLA on the CPU ended the process where a sum of 4,096 or more read the unit by which all were divided."""
     x = np.full(5000, 2.0)
     assert module(np.float64).length(x) == pytest.approx(2.0 * 5000**0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 8, 9, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_arrays_of_any_size(columns: int, dtype: type) -> None:
+    """By terms along a short axis, by a branch along a longer one; then with rows whose squares are no floats."""
+    limits, rows = np.finfo(dtype), module(dtype).rows
+    plain = np.random.default_rng(columns).normal(size=(9000 // columns + 8, columns)).astype(dtype)
+    special = plain.copy()
+    for row, size in enumerate(
+        [limits.max / 64, limits.max**0.5, limits.tiny**0.5, limits.tiny * 64, 0.0, np.inf, np.nan]
+    ):
+        special[row] *= dtype(size)
+    special[7, -1] = limits.max / 2
+    with jax.enable_x64(True):
+        in_jax = jax.jit(lambda x: rows(x))
+        for x in (plain, special):
+            expected = rows.interpret(x)
+            for found in (rows(x), in_jax(x)):
+                np.testing.assert_allclose(found, expected, rtol=4 * limits.eps)
