@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.base.text_numbers import text_number
-from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.broadcasting import as_array, require_rank
 from difflang.elaborate.expressions.constant_folding import division_by_zero, emit_folded
 from difflang.elaborate.expressions.elementwise import COMPARISONS, elementwise
@@ -20,7 +20,7 @@ from difflang.elaborate.terms import Array, Term, TextTerm
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, I32, Tensor
+from difflang.ir.tensor_types import BOOL, COMPLEXES, DTYPES, FLOATS, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
@@ -42,7 +42,7 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
     if e.op in LOGICAL and isinstance(lhs, Array) and not lhs.tensor.shape:
         decides = isinstance(lhs.static, bool) and lhs.static == (e.op == "or")
         if has_effects(cx, e.rhs):
-            return lhs if decides else (yield short_circuit(cx, e, lhs))
+            return (yield (decided_answer if decides else short_circuit)(cx, e, lhs))
     rhs = yield elaborate(cx, e.rhs)
     if decides and isinstance(rhs, Array) and not rhs.tensor.shape:
         return lhs
@@ -76,6 +76,10 @@ def is_op(cx: ElabContext, fn: tree.Expr) -> bool:
     return isinstance(fn, tree.Name) and fn.id in OPS and not is_user_defined(cx, fn)
 
 
+def is_conversion(cx: ElabContext, fn: tree.Expr) -> bool:
+    return isinstance(fn, tree.Name) and fn.id in DTYPES and not is_user_defined(cx, fn)
+
+
 def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     """`a and b`, `a or b` where a is one condition: b is evaluated only if a does not decide the answer."""
     if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
@@ -90,6 +94,24 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
         stay = BranchSide(other, answer, [b.term for b in variables if not isinstance(b.term, (int, Poly))], e.span)
     sides = (rest, stay) if e.op == "and" else (stay, rest)
     return emit_cond(cx, lhs, *sides, variables, e.span)
+
+
+def decided_answer(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
+    """`a and b`, `a or b` where a, known before the run, decides: with the axes of b, which need not be valid.
+
+    A b that calls functions is taken for one condition: a may be what ends a recursion.
+    """
+    called = [part.fn for part in all_nodes(e.rhs) if isinstance(part, (tree.Call, tree.Pipe))]
+    if not all([is_op(cx, fn) or is_conversion(cx, fn) for fn in called]):
+        return lhs
+    variables = assigned_variables(cx, e.rhs)
+    with cx.session.silenced():
+        try:
+            rest = yield elaborate_side(cx, lambda: elaborate(cx, e.rhs), variables, e.rhs.span)
+        except (DifflangError, AlreadyReported):
+            return lhs
+    shape = rest.value.tensor.shape if isinstance(rest.value, Array) else ()
+    return Array(cx.emit("const", e.span, value=lhs.static, type=Tensor(BOOL, shape))) if shape else lhs
 
 
 def check_divisor(cx: ElabContext, divisor: Array, span: Span) -> None:

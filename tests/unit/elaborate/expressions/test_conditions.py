@@ -29,3 +29,19 @@ def test_a_condition_beside_one_for_each_element(left: str) -> None:
 def test_a_size_decides_for_each_element() -> None:
     assert answer("many([1.0, -1.0])", SETUP).tolist() == [False, False]
     assert answer("few([1.0, -1.0, 2.0])", SETUP).tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize("right", ["x[i] > 0.0", "f64(x[i]) > 0.0", "(7 // i) % 2 == 1"])
+def test_a_decided_condition_beside_elements_that_are_taken(right: str) -> None:
+    """The right side, which could fail, is not evaluated, but counts as many."""
+    setup = f"fn count(x: f32[n], i: i32[m]) -> i32 = sum(where(n < 3 or {right}, 1, 0))"
+    assert answer("count([1.0, 2.0], [0, 9, 0, 9, 0])", setup).tolist() == 5
+    assert answer("count([1.0, -2.0, 3.0], [2, 1, 1])", setup).tolist() == (1 if "x" in right else 3)
+
+
+def test_a_decided_condition_ends_a_recursion() -> None:
+    setup = """fn even(n: dim) -> bool = n == 0 or not even(n - 1)
+fn third(x: f32[n]) -> bool = n > 3 and x[3] > 0.0
+"""
+    assert answer("even(6)", setup).tolist() is True
+    assert answer("third([1.0, 2.0])", setup).tolist() is False
