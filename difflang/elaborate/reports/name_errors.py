@@ -77,8 +77,9 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
 def top_level_binding(id: str, span: Span) -> Span | None:
     """Where the file binds a name that is not bound yet at `span`; None if it does not, or in the same statement."""
     text = span.source.text
-    found = re.search(rf"^(?:let|var)[ \t][^=\n]*\b({id})\b[^=\n]*=", text, re.MULTILINE)
-    if found is None or (found.start() <= span.start and "\n" not in text[found.start() : span.start]):
+    found = re.search(rf"^(?:pub[ \t]+)?(?:let|var)[ \t][^=\n]*\b({id})\b[^=\n]*=", text, re.MULTILINE)
+    # A statement goes on in lines that begin with a space or a bracket.
+    if found is None or (found.start() <= span.start and not re.search(r"\n\w", text[found.start() : span.start])):
         return None
     return Span(span.source, *found.span(1))
 
