@@ -15,6 +15,7 @@ from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import BOOL, INTEGERS, Tensor
 from difflang.ops.arrays.constants import const
 from difflang.ops.control.cond import cond
+from difflang.ops.elementwise.comparison_and_logic import logical_and, logical_or
 from difflang.ops.op_factories import static_size
 from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_each_graph
 
@@ -68,10 +69,17 @@ class ConstantIntegers:
         eqn = self.makers[value]
         operands = [self.found[v] for v in eqn.operands]
         if any(x is None for x in operands):
-            return None
+            return decided_by_one(eqn, operands)
         # A quotient by 0 is no result: a check of the run finds it, or nobody reads it.
         with np.errstate(all="ignore"):
             return np.asarray(evaluate_eqn(eqn, operands)[0])
+
+
+def decided_by_one(eqn: Eqn, operands: list[Array | None]) -> Array | None:
+    """What `and` or `or` gives whatever its unknown operand is."""
+    if eqn.op not in (logical_and, logical_or):
+        return None
+    return next((x for x in operands if x is not None and (x == (eqn.op is logical_or)).all()), None)
 
 
 def is_small(type: Tensor) -> bool:

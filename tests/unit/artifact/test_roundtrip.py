@@ -342,6 +342,10 @@ fn guarded(x: f32[n]) -> f32 {
   s
 }
 fn third(x: f32[n]) -> f32 = x[2]
+fn nearby(x: f32[n]) -> f32 {
+  let small = x[0] < 9.0
+  if n > 2 and small { x[2] } else if not (n < 2 or small) { x[1] } else { x[0] }
+}
 fn chosen(x: f32[n], how: str) -> f32 = if how == "sum" { sum(x) } else { max(x) }
 fn even(x: f32[n]) -> f32 where n % 2 == 0 = sum(x)
 fn halves(x: f32[2 * n]) -> f32[n] = x[..n]
@@ -367,7 +371,9 @@ def symbolic_arguments(name: str, n: int) -> tuple[Any, ...]:
     return known.get(name, (rows(n),))
 
 
-@pytest.mark.parametrize("name", ["score", "loss", "branch", "guarded", "steps", "grown", "noisy", "asserted", "rows"])
+@pytest.mark.parametrize(
+    "name", ["score", "loss", "branch", "guarded", "nearby", "steps", "grown", "noisy", "asserted", "rows"]
+)
 def test_one_artifact_serves_many_sizes(name: str, tmp_path: Path) -> None:
     """Bit for bit what the original gives, with its derivatives, and for any size."""
     f = getattr(S, name).bind(d=2) if name in ("score", "loss") else getattr(S, name)
@@ -381,7 +387,7 @@ def test_one_artifact_serves_many_sizes(name: str, tmp_path: Path) -> None:
             continue
         assert described(g(*args, **key)) == described(f(*args, **key))
         assert described(jax.jit(g)(*args, **key)) == described(jax.jit(f)(*args, **key))
-        if name in ("branch", "guarded", "steps", "loss"):
+        if name in ("branch", "guarded", "nearby", "steps", "loss"):
             wrt = "x" if name == "loss" else 0
             ours, theirs = g.value_and_grad(wrt)(*args), f.value_and_grad(wrt)(*args)
             assert described(ours) == described(theirs)
