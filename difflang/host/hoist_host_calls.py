@@ -81,7 +81,9 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
 
 
 def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: HostNames) -> list[tree.Node]:
-    """The parts that are evaluated before the rest of an expression, from left to right."""
+    """The parts that are evaluated before the rest of an expression, from left to right; of an assignment its value,
+    then its target.
+    """
     found: list[tree.Node] = []
     todo = [e]
     while todo:
@@ -89,7 +91,7 @@ def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node]
         if node in whole:
             found.append(node)
         elif isinstance(node, (tree.Assign, tree.Update)):
-            todo += (node.value, *[n for n in evaluated_children(node.target) if n in acting])
+            todo += reversed([node.value, *target_positions(node.target)])
         elif node in acting or not reads_variable(node, names):
             todo += reversed(evaluated_children(node))
         else:
@@ -99,6 +101,19 @@ def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node]
         [i for i, node in enumerate(found) if node in whole and any(map(names.changes, all_nodes(node)))], default=0
     )
     return [node for i, node in enumerate(found) if node in whole or i < last]
+
+
+def target_positions(target: tree.Expr) -> list[tree.Node]:
+    """What an assignment target evaluates, from left to right: its indices, not its variables."""
+    match target:
+        case tree.Member(base=base):
+            return target_positions(base)
+        case tree.Index(base=base, subscripts=subscripts):
+            return [*target_positions(base), *subscripts]
+        case tree.TupleExpr(items=items):
+            return [position for item in items for position in target_positions(item)]
+        case _:
+            return []
 
 
 def assigns(node: tree.Node, names: HostNames) -> bool:

@@ -46,6 +46,27 @@ print(z, w, x, a)
 """,
         ["20 15 5", "9.0 1 0 [7.0, 2.0]"],
     ),
+    "the value of an assignment before its indices, from left to right": (
+        """record Item { x: i32 }
+record Pair { v: Item[3], k: i32 }
+host fn shown(i: i32) -> i32 {
+  print("index {i}")
+  i
+}
+var (n, a) = (1, [[1, 2], [3, 4]])
+a[n, { n += 1
+  n }] = { n -= 1
+  5 } + n
+print(n, a[n], a[0])
+a[shown(1), shown(0)] += shown(7)
+print(a[1])
+var p = Pair(v = [Item(1), Item(2), Item(3)], k = 0)
+(p.v[{ n += 1
+  n }].x, p.k) = (8, n)
+print(n, p.v.x, p.k)
+""",
+        ["1 [3, 4] [1, 5]", "index 7", "index 1", "index 0", "[10, 4]", "2 [1, 2, 8] 1"],
+    ),
     "early return": (
         """host fn sign(x: f32) -> str {
   if x < 0.0 { return "minus" }
