@@ -286,14 +286,19 @@ def with_call_site(
 
 
 def one_dtype_help(name: str, terms: Mapping[str, Term]) -> str:
-    """The help for a call of the library whose arguments have several element types."""
+    """The help for a call of the library whose arguments, or the results of functions among them, differ in type."""
     first: dict[str, str] = {}  # the argument that has each element type first
     for param, term in terms.items():
         for leaf in leaf_types(type_of(term)):
             if prune_dtype(leaf.dtype).differentiable:
                 first.setdefault(dtype_text(leaf.dtype), param)
-    given = " and ".join([f"{dtype} in `{param}`" for dtype, param in first.items()])
-    return f"`{name}` computes with one element type, but gets {given}: convert one of them"
+    if len(first) > 1:
+        given = " and ".join([f"{dtype} in `{param}`" for dtype, param in first.items()])
+        return f"`{name}` computes with one element type, but gets {given}: convert one of them"
+    functions = " and ".join([f"`{param}`" for param, term in terms.items() if isinstance(term, Closure)])
+    whose = f"what {functions} returns" if functions else "every argument"
+    known = "".join([f"{dtype}, as `{param}` is" for dtype, param in first.items()])
+    return f"`{name}` computes with one element type: {whose} must be {known or 'of it'}"
 
 
 def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: list[Term], span: Span) -> Term:
