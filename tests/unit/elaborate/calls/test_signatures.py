@@ -54,3 +54,15 @@ def test_the_parameters_of_a_named_function_bind_it(m: Any) -> None:
 def test_another_type_is_an_error_before_anything_runs(wrong: str) -> None:
     with pytest.raises(DifflangError, match="DL0304"):
         difflang.loads(PROGRAM + wrong, name="wrong").check()
+
+
+def test_each_condition_of_a_where_clause_is_taken_for_itself() -> None:
+    """One that may divide by zero is evaluated only if those before it hold, and hides none of them."""
+    right = "fn rows(x: f64[n], k: dim) -> f64[n // k, k] where k > 0 and n == n // k * k = reshape(x, [n // k, k])"
+    m = difflang.loads(right)
+    assert m.rows(np.ones(4), 2).shape == (2, 2)
+    with pytest.raises(DifflangError, match="requires k > 0 and n == n // k"):
+        m.rows(np.ones(4), 0)
+    wrong = "fn added(x: f64[n], y: f64[m], k: dim) -> f64[n] where k > 0 and n // k > 2 = x + y"
+    with pytest.raises(DifflangError, match="DL0310"):
+        difflang.loads(wrong).check()
