@@ -176,6 +176,11 @@ class TracedHost(HostWalk):
         """Whether the host evaluates this itself: here whether two texts are equal, too."""
         return super().is_host(e) or self.equal_texts(e) is not None
 
+    def is_repeatable(self, e: tree.Node) -> bool:
+        """Whether the host may evaluate an expression once more: it calls no host function and assigns nothing."""
+        is_host = super().is_host
+        return not any([is_host(node) or self.changes(node) for node in all_nodes(e)])
+
     def own_value(self, e: tree.Expr, expected: ExpectedType | None) -> Walk[HostValue]:
         equal = self.equal_texts(e)
         if equal is None:

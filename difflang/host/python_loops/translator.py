@@ -266,7 +266,7 @@ class LoopTranslator(TracedHost):
     # ---- Effects
 
     def asserted(self, e: tree.Assert) -> Walk[None]:
-        if self.work(e.condition) is not None:
+        if not self.is_repeatable(e.condition):
             raise Untranslatable
         blocks = [
             VisibleBlock(block, tuple((self.module.host[name], self.values[name]) for name in names))

@@ -200,6 +200,14 @@ for i in 0..100 {
   if i > 5 { assert f32(u) < limit, "too large: {u} at {i}" }
 }
 """,
+    "an assertion about texts": """
+var (way, n) = ("up", 0)
+for i in 0..40 {
+  assert way == "up" and i < 50 or n > 3, "{way} at {i}"
+  if i == 30 { way = "down" }
+  n = i % 8
+}
+""",
     "an index": "let a = [1.0, 2.0]\nvar s = 0.0\nfor i in 0..9 { s += a[i] }",
     "an index of a matrix": "var m = [[1, 2], [3, 4]]\nfor i in 0..9 { m[1, 2 - i] += 1 }",
     "elements of arrays": """
@@ -368,6 +376,7 @@ def test_a_loop_is_the_same_translated(name: str, monkeypatch: pytest.MonkeyPatc
             "records and tuples of numbers",
             "functions",
             "an assertion",
+            "an assertion about texts",
         ),
         *("texts compared beside other conditions", "records that are gone through"),
     ],
