@@ -243,7 +243,7 @@ def check_literal_range(number: float, dtype: DType, span: Span) -> None:
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
     if not least <= number <= most:
-        wider = "i64" if dtype.bits < 64 and abs(number) < 2**63 else "u64" if 2**63 <= number < 2**64 else ""
+        wider = "i64" if dtype.bits < 64 and -(2**63) <= number < 2**63 else "u64" if 2**63 <= number < 2**64 else ""
         way = f"declare a wider type, as in `let x: {wider} = {number}`" if wider else ""
         shown = str(number) if abs(number) < 10**30 else "this number"
         label = (span, f"{dtype} ranges from {least} to {most}")
