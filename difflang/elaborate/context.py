@@ -97,6 +97,7 @@ class Session(Struct, eq=False):
     file_reads: list[Any] = field(default_factory=list[Any])
     # Conditions of functions that only numbers for symbolic sizes decide.
     undecided_conditions: dict[Span, None] = field(default_factory=dict[Span, None])
+    unreachable: bool = False  # what is elaborated never runs: only its type is asked for
     strict: bool = False  # warnings are errors
     strict_errors: list[Diagnostic] = field(default_factory=list[Diagnostic])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none

@@ -20,7 +20,7 @@ from difflang.elaborate.terms import Array, Term, TextTerm
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import BOOL, COMPLEXES, DTYPES, FLOATS, I32, Tensor
+from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
 from difflang.types.dtype_variables import DTypeVar, is_known_float, literal_dtype, prune_dtype
@@ -76,10 +76,6 @@ def is_op(cx: ElabContext, fn: tree.Expr) -> bool:
     return isinstance(fn, tree.Name) and fn.id in OPS and not is_user_defined(cx, fn)
 
 
-def is_conversion(cx: ElabContext, fn: tree.Expr) -> bool:
-    return isinstance(fn, tree.Name) and fn.id in DTYPES and not is_user_defined(cx, fn)
-
-
 def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     """`a and b`, `a or b` where a is one condition: b is evaluated only if a does not decide the answer."""
     if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
@@ -99,17 +95,17 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
 def decided_answer(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     """`a and b`, `a or b` where a, known before the run, decides: with the axes of b, which need not be valid.
 
-    A b that calls functions is taken for one condition: a may be what ends a recursion.
+    A b that calls functions in progress is taken for one condition: a may be what ends a recursion.
     """
-    called = [part.fn for part in all_nodes(e.rhs) if isinstance(part, (tree.Call, tree.Pipe))]
-    if not all([is_op(cx, fn) or is_conversion(cx, fn) for fn in called]):
-        return lhs
-    variables = assigned_variables(cx, e.rhs)
+    variables, outside = assigned_variables(cx, e.rhs), cx.session.unreachable
     with cx.session.silenced():
+        cx.session.unreachable = True
         try:
             rest = yield elaborate_side(cx, lambda: elaborate(cx, e.rhs), variables, e.rhs.span)
         except (DifflangError, AlreadyReported):
             return lhs
+        finally:
+            cx.session.unreachable = outside
     shape = rest.value.tensor.shape if isinstance(rest.value, Array) else ()
     return Array(cx.emit("const", e.span, value=lhs.static, type=Tensor(BOOL, shape))) if shape else lhs
 

@@ -39,6 +39,20 @@ def test_a_decided_condition_beside_elements_that_are_taken(right: str) -> None:
     assert answer("count([1.0, -2.0, 3.0], [2, 1, 1])", setup).tolist() == (1 if "x" in right else 3)
 
 
+@pytest.mark.parametrize("right", ["above(x, 0.0)", "isfinite(x)", "(x |> near)", "map(|v| v > 0.0, x)", "odd(n + 3)"])
+def test_a_decided_condition_beside_calls(right: str) -> None:
+    """Of functions that are there, and of those that call the one that asks."""
+    setup = f"""fn above(x: f32[n], y: f32) -> bool[n] = [for i => n // (i - i) > 2 and x[i] > y]
+fn near(x: f32[n]) -> bool[n] = abs(x) < 1.0
+fn odd(n: dim) -> bool = n == 1 or (n > 0 and even(n - 1))
+fn even(n: dim) -> bool = n == 0 or not odd(n)
+fn count(x: f32[n]) -> i32 = sum(where(x > -9.0 and (n < 4 or {right}), 1, 0))
+fn one(x: f32[n]) -> i32 = sum(where(n < 4 or {right}, 1, 0))
+"""
+    assert answer("count([1.0, 2.0, 3.0])", setup).tolist() == 3
+    assert answer("one([1.0, 2.0, 3.0])", setup).tolist() == (1 if "odd" in right else 3)
+
+
 def test_a_decided_condition_ends_a_recursion() -> None:
     setup = """fn even(n: dim) -> bool = n == 0 or not even(n - 1)
 fn third(x: f32[n]) -> bool = n > 3 and x[3] > 0.0
