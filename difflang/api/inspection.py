@@ -25,7 +25,7 @@ from difflang.execution.callable_graph import finalize_within_limit
 from difflang.execution.check_failures import with_check_number
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.text_printer import graph_to_text
-from difflang.lower.lowering_pipeline import STAGES, graph_at_stage
+from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, STAGES, graph_at_stage
 from difflang.runtime.compile import compile_lowered, options_of
 from difflang.runtime.devices import sharding_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
@@ -137,9 +137,10 @@ class InspectMixin(TransformMixin):
         with classify_errors():
             arguments, shardings = self._placed_specs(specs, named)
             entry = self._elaborate_types(arguments)
-            graph = finalize_within_limit(entry.graph, mesh=self.loaded.run_context.mesh)
+            placed, mesh = any(s is not None for s in shardings), self.loaded.run_context.mesh
+            pipeline = COMPILE_ON_MESH if placed or mesh is not None else COMPILE
+            graph = finalize_within_limit(entry.graph, mesh=mesh, pipeline=pipeline)
             graph = with_check_number(graph) if entry.fails else graph
-            placed = any(s is not None for s in shardings)
             program = lower_placed(graph, shardings, platform) if placed else lower_to_stablehlo(graph, platform)
             return Lowered(graph, program, entry)
 
@@ -237,7 +238,7 @@ class InspectMixin(TransformMixin):
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX primitives."""
         with classify_errors():
-            return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph))
+            return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph, pipeline=COMPILE))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as StableHLO, XLA's input."""

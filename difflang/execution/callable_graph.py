@@ -57,7 +57,12 @@ def measure_part(graph: Graph, *, sparing: bool = False) -> PartOfProgram:
     return PartOfProgram(compile_graph(graph).memory_bytes)
 
 
-def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, mesh: Mesh | None = None) -> Graph:
+def finalize_within_limit(
+    graph: Graph,
+    capacity: Capacity = INITIAL_CAPACITY,
+    mesh: Mesh | None = None,
+    pipeline: Pipeline = COMPILE_ON_MESH,
+) -> Graph:
     """The graph as it is lowered; under a memory limit, the plan that XLA keeps within it on each device of the mesh.
 
     Errors: DL1012.
@@ -68,8 +73,8 @@ def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, m
             make = partial(compile_on_devices, mesh=mesh)
             return compile_within_limit(graph, limit, capacity, make, COMPILE_ON_MESH, dict(mesh.shape))[0].graph
         if limit:
-            return compile_within_limit(graph, limit, capacity, measure_part, COMPILE_ON_MESH)[0].graph
-        return finalize_graph(graph, capacity, pipeline=COMPILE_ON_MESH)
+            return compile_within_limit(graph, limit, capacity, measure_part, pipeline)[0].graph
+        return finalize_graph(graph, capacity, pipeline=pipeline)
 
 
 class PreparedGraph(Struct, frozen=True):

@@ -157,6 +157,16 @@ def test_a_program_is_lowered_anew_each_time(monkeypatch: pytest.MonkeyPatch) ->
     assert "stablehlo" in m.f.stablehlo("f32[3]", platform="tpu")
 
 
+def test_a_lowered_program_is_what_a_call_runs() -> None:
+    """In tiles, with the memory that these take."""
+    source = "fn f(x: f32[n, 2]) -> f32 = sum(for i, j => exp(-sum((x[i] - x[j])^2)))"
+    f = difflang.loads(source).f.grad()
+    x = np.linspace(0, 1, 3000, dtype=np.float32).reshape(1500, 2)
+    lowered = f.lower(x)
+    assert "while" in lowered.as_text() and "while" in f.jaxpr(x)
+    assert lowered.compile().memory_analysis().temp_size_in_bytes < 1500**2 * 4 / 2
+
+
 def test_the_graph_is_shown_at_its_stages() -> None:
     m = difflang.loads("record P[d] { w: f32[d] }\nfn f(x: f32) = x * x\nfn g(p: P[d], s: f32) = s * sum(p.w)")
     assert "call %x" in m.f.ir() and "vjp" in m.f.grad().ir() and "vjp" not in m.f.grad().ir("derived")
