@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from difflang.base.source import Span
 from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.syntax import tree
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import LangType
 
@@ -80,9 +81,27 @@ class FunctionStack(Struct, eq=False):
     def record_call(self, making: PendingFunction) -> None:
         """Record a call of a function in progress: the callers inside it are not complete before it is."""
         making.is_recursive = True
-        place = making.outermost if making in self.incomplete else self.stack.index(making)
+        self.wait_for(making.outermost if making in self.incomplete else self.stack.index(making))
+
+    def wait_for(self, place: int) -> None:
+        """The functions inside the one at that place of the stack are not complete before it is."""
         for inner in self.stack[place + 1 :]:
             inner.depend_on(place)
+
+    def is_left_out(self, decl: tree.Fn) -> bool:
+        """Whether a function whose definition is checked is called again here: without its body."""
+        place = next((i for i, m in enumerate(self.stack) if m.code.decl is decl and m.is_definition), None)
+        if place is not None:
+            self.wait_for(place)
+        return place is not None
+
+    def waiting(self, key: Hashable) -> FunctionInstance | None:
+        """The instance with that key that waits for a function further out, for callers that then wait for it too."""
+        found = next((m for m in self.incomplete if m.key == key), None)
+        if found is None:
+            return None
+        self.wait_for(found.outermost)
+        return found.instance
 
     def defer(self, making: PendingFunction, instance: FunctionInstance) -> None:
         """Defer the innermost function, which is elaborated but calls one further out."""

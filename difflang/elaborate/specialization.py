@@ -96,7 +96,8 @@ def instantiate(
     # The key is complete: everything that elaboration reads of the arguments is in it.
     key = instance_key(cx, code, captures, terms, annotations)
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
-    found = session.instances.get(key)
+    found = session.in_progress.waiting(key) if key.definition else None
+    found = found or session.instances.get(key)
     # In a REPL a top-level value may have been rebound with another type.
     if found is not None and all(current_type(n) == t for n, t in found.globals):
         reject_deep_calls(cx, code, found.call_depth, span)

@@ -45,7 +45,9 @@ def checked_call(
     A function that names axes of a mesh says itself how its arrays are split.
     """
     types, placeholder = leaf_types(result), placeholder_term(cx, result)
-    if not cx.root.follows_splits or names_axes(code.module, code.decl) or is_in_progress(cx, code):
+    if not cx.root.follows_splits or names_axes(code.module, code.decl):
+        return placeholder
+    if cx.session.in_progress.is_left_out(code.decl):
         return placeholder
     with cx.session.silenced():  # whatever is wrong with the function is reported where it is declared
         try:
@@ -58,11 +60,6 @@ def checked_call(
     word = [r.type for r in instance.graph.results[len(types) :]]
     results = cx.builder.append(call, operands, (*types, *word), (instance.graph,), name=code.decl.name)
     return term_from_leaves(result, list(results[: len(types)]))
-
-
-def is_in_progress(cx: ElabContext, code: FnCode) -> bool:
-    """Whether a function whose definition is checked calls itself here."""
-    return any([m.code.decl is code.decl and m.is_definition for m in cx.session.in_progress.stack])
 
 
 def instantiate_body(

@@ -113,9 +113,7 @@ def call_specialized(
     making = cx.session.in_progress.find(instance_key(cx, code, captures, terms, annotations))
     if making is not None and not cx.root.definition_only:
         return recursion.open_recursive_call(cx, making, given, annotations, span)
-    if cx.root.definition_only and any(
-        m.code.decl is code.decl and m.is_definition for m in cx.session.in_progress.stack
-    ):
+    if cx.root.definition_only and cx.session.in_progress.is_left_out(decl):
         return placeholder_term(cx, recursion.declared_result_type(cx, code, annotations, span))
     rule = rule_of(code)
     if rule is not None and (not cx.root.definition_only or cx.root.follows_calls):
@@ -127,6 +125,6 @@ def call_specialized(
     if recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms:
         return (yield call_specialized(cx, code, captures, terms, annotations, span))
     making = cx.session.in_progress.incomplete_for(instance)
-    if making is not None:
+    if making is not None and not cx.root.definition_only:
         return recursion.open_recursive_call(cx, making, given, annotations, span)
     return emit_call(cx, code, instance, given, span)

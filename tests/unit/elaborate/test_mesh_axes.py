@@ -249,6 +249,20 @@ def test_each_function_is_gone_through_once() -> None:
     assert len(followed) == len(checked.session.region_splits) == levels
 
 
+@pytest.mark.parametrize("before", ["", "fn g(a: f64[n @data]) -> f64[n @data] = first(a, a, 3)\n"])
+@pytest.mark.parametrize("called", ["second", "third"])
+def test_a_recursive_group_is_followed_whoever_calls_it_before(before: str, called: str) -> None:
+    """What `second` has been found to do inside `first` does not have the body of `first`."""
+    group = """axes data, model
+fn first(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { u * v } else { third(u, v, k - 1) }
+fn second(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { u } else { first(u, v, k - 1) }
+fn third(u: f64[n], v: f64[n], k: i32) -> f64[n] = if k == 0 { u } else { second(u, v, k - 1) }
+"""
+    line = (group + before).count("\n") + 1
+    wrong = f"fn f(a: f64[n @data], y: f64[n @model]) -> f64[n @data] = {called}(a, y, 3)"
+    assert codes(group + before + wrong) == [("DL0605", line)]
+
+
 def test_a_misspelt_axis_is_repaired() -> None:
     (told,) = check_program(Source("a.dfl", "axes model\nfn f(x: f32[n @modle]) -> f32 = sum(x)")).diagnostics
     assert told.helps == ("did you mean `model`?",) and len(told.fixes) == 1
