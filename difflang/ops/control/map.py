@@ -102,7 +102,7 @@ def map_lower(
     types = [stacked_type(r.type, length) for r in body.results]
     tensors, histories = split_histories(types)
     inner = restrict_region(lowering, body, tensors) if histories else body
-    inputs = map_inputs(lowering, fixed, xs)
+    inputs = map_inputs(lowering, MapRun(inner, fixed, xs))
     one_by_one = inner.effectful or may_diverge(inner) or len(inputs.sequences) < len(xs)
 
     def instances(count: int, *arrays: JaxArray) -> tuple[JaxArray, ...]:
@@ -179,39 +179,40 @@ class MapInputs(NamedTuple):
     operands: Callable[[Sequence[JaxArray], Sequence[JaxArray]], list[LoweredValue]]
 
 
-def map_inputs(lowering: RegionLowering, fixed: Sequence[LoweredValue], xs: Sequence[LoweredValue]) -> MapInputs:
-    """The inputs of a map, and of the maps that made histories of which it reads items: those are rerun."""
-    whole = [x for x in fixed if not isinstance(x, HistoryValue)]
-    sequences = [x for x in xs if not isinstance(x, HistoryValue)]
-    made: dict[HistoryRun, tuple[MapInputs, slice, slice]] = {}
-    for run in source_maps(xs):
-        inputs = map_inputs(lowering, run.fixed, run.xs)
-        ranges = [slice(len(a), len(a) + len(b)) for a, b in ((whole, inputs.whole), (sequences, inputs.sequences))]
-        made[run] = inputs, ranges[0], ranges[1]
-        whole += inputs.whole
-        sequences += inputs.sequences
+def map_inputs(lowering: RegionLowering, here: MapRun) -> MapInputs:
+    """The inputs of a map, and of the maps that made histories of which it reads items: those are rerun.
+
+    Cost: linear in these maps, each of which an instance reruns once.
+    """
+    runs = [here, *source_maps(here.xs)]
 
     def operands(whole: Sequence[JaxArray], items: Sequence[JaxArray]) -> list[LoweredValue]:
+        arrays, rest = iter(whole), iter(items)
+        kept = {run: [x if isinstance(x, HistoryValue) else next(arrays) for x in run.fixed] for run in runs}
+        read = {run: [x if isinstance(x, HistoryValue) else next(rest) for x in run.xs] for run in runs}
+
         def rerun(run: HistoryRun) -> list[LoweredValue]:
             assert isinstance(run, MapRun)
-            inputs, ours, each = made[run]
-            return lowering.graph(run.body, *inputs.operands(whole[ours], items[each]))
+            return lowering.graph(run.body, *kept[run], *map(replay, read[run]))
 
-        replay, arrays, rest = HistoryReplay(rerun), iter(whole), iter(items)
-        kept = [x if isinstance(x, HistoryValue) else next(arrays) for x in fixed]
-        return [*kept, *[replay(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]]
+        replay = HistoryReplay(rerun)
+        return [*kept[here], *map(replay, read[here])]
 
+    whole = [x for run in runs for x in run.fixed if not isinstance(x, HistoryValue)]
+    sequences = [x for run in runs for x in run.xs if not isinstance(x, HistoryValue)]
     return MapInputs(whole, sequences, operands)
 
 
 def source_maps(xs: Sequence[LoweredValue]) -> list[MapRun]:
-    """The maps that these histories come from."""
+    """The maps that these histories come from, also by way of others."""
     found: dict[MapRun, None] = {}
     todo = list(xs)
     while todo:
         match todo.pop():
             case HistoryOutput(MapRun() as run, _):
-                found[run] = None
+                if run not in found:
+                    found[run] = None
+                    todo += run.xs
             case HistorySum(x, y):
                 todo += [x, y]
             case HistoryOutput():
