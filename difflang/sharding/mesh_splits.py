@@ -158,7 +158,14 @@ class MeshSplits:
             return self.of_derivative(eqn, given)
         if eqn.op.region_dataflow is not None:
             return self.of_regions(eqn, given)
-        return [whole_split(r.type) for r in eqn.results] if eqn.regions else self.by_type(eqn, given)
+        return self.opaque(eqn, given) if eqn.regions else self.by_type(eqn, given)
+
+    def opaque(self, eqn: Eqn, given: Sequence[Split]) -> list[Split]:
+        """An equation with regions into which nothing is followed: every device computes all of it."""
+        self.taken[eqn] = [whole_split(v.type) for v in eqn.operands]
+        for operand, before, after in zip(eqn.operands, given, self.taken[eqn], strict=True):
+            self.resplit(operand, before, after, eqn.span)
+        return [whole_split(r.type) for r in eqn.results]
 
     def fitting(self, split: Split, type: Type) -> Split:
         """The split without what does not divide an axis, and without a mesh axis that an earlier axis has.

@@ -122,6 +122,14 @@ fn sheets(k: f32[2, 3, 3, 3], x: f32[b, h @data, h @model, 3]) -> f32 {
 }
 fn shrunk(k: f32[3, 2, d], x: f32[n @data, h @model, 2]) -> f32 = sum(conv1d(x, k)^2) + sum(conv1d(x, k, stride = 2)^2)
 fn apart(k: f32[3, 3, d], x: f32[n @data, h, d]) -> f32 = sum(tanh(conv1d(x, k, groups = 2, padding = "same")))
+fn root(p: f32[n]) -> f32[n] {
+  assert min(p) > 0.1
+  var x = p
+  for _ in 0..30 { x = 0.5 * (x + p / x) }
+  x
+}
+@unchecked rule root(p) by implicit |x| x * x - p
+fn roots(p: f32[n @data]) -> f32 = sum(root(p))
 fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
   var y: f32[n @data] = zeros(n)
   for i in 0..3 { y = tanh(y + a @ reshard(b + sum(y), @model)) }
@@ -136,7 +144,7 @@ FUNCTIONS = {
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
     "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
-    "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"),
+    "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"), "roots": ("n", "p"),
 }  # fmt: skip
 
 
