@@ -214,7 +214,7 @@ def test_passes_of_a_plugin(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     listed = CliRunner().invoke(main, ["passes", *where])
     assert "  slow_of_a_test  Every product is a sum of two halves.; gives: slow" in listed.stdout.splitlines()
     data = json.loads(CliRunner().invoke(main, ["passes", "--json", *where]).stdout)
-    assert [step["pass"] for step in data[-1]["steps"]] == ["slow_of_a_test"]
+    assert "slow_of_a_test" in [step["pass"] for step in data[-1]["steps"]]  # other tests have declared passes too
 
 
 def test_an_error_in_a_pass_of_a_plugin_is_its_own(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
