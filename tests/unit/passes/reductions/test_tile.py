@@ -46,6 +46,7 @@ X = {n: R.normal(size=(n, 2)) for n in (48, 47, 61)}
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "MIN_BYTES", 1 << 10)
+    monkeypatch.setattr(passes, "MIN_BYTES_OF_PRODUCTS", 1 << 10)
     monkeypatch.setattr(passes, "TILE_BYTES", 1 << 9)
     monkeypatch.setattr(tile_plan, "SLICED_BYTES", 1 << 8)
     monkeypatch.setattr(passes, "LEAST_GROWTH", 1)
@@ -122,6 +123,12 @@ def test_of_values_sums_are_tiled_that_are_reduced_again(body: str, tiled: bool)
 def test_small_arrays_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "MIN_BYTES", 1 << 20)
     assert "loop" not in program(PROGRAMS["mixture"]).f.grad("y").ir("optimized", X[48], Y)
+
+
+def test_products_are_computed_again_for_larger_arrays_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "MIN_BYTES_OF_PRODUCTS", 1 << 20)
+    assert "loop" not in program(PROGRAMS["matrices"]).f.grad("y").ir("optimized", X[48], Y)
+    assert " = loop " in program(PROGRAMS["pairs"]).f.grad("y").ir("optimized", X[48], Y)
 
 
 def test_divisors() -> None:
