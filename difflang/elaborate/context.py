@@ -97,7 +97,8 @@ class Session(Struct, eq=False):
     file_reads: list[Any] = field(default_factory=list[Any])
     # Conditions of functions that only numbers for symbolic sizes decide.
     undecided_conditions: dict[Span, None] = field(default_factory=dict[Span, None])
-    unreachable: bool = False  # what is elaborated never runs: only its type is asked for
+    # From this place of the stack of functions on, what is elaborated never runs: only its type is asked for.
+    unreachable_from: int | None = None
     strict: bool = False  # warnings are errors
     strict_errors: list[Diagnostic] = field(default_factory=list[Diagnostic])  # those that would be warnings
     most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
@@ -140,6 +141,24 @@ class Session(Struct, eq=False):
             yield
         finally:
             self.diagnostics, self.errors, self.issued_warnings, self.strict = before
+
+    @contextmanager
+    def unreachable(self) -> Generator[None]:
+        """What is elaborated inside never runs: it is not reported, and no call outside takes its instances.
+
+        They are those of one place: functions in progress there have no bodies in them.
+        """
+        if self.unreachable_from is not None:
+            with self.silenced():
+                yield
+            return
+        kept, self.instances = self.instances, dict(self.instances)
+        self.unreachable_from = len(self.in_progress.stack)
+        try:
+            with self.silenced():
+                yield
+        finally:
+            self.instances, self.unreachable_from = kept, None
 
 
 class HostCalls(Protocol):

@@ -20,7 +20,7 @@ from difflang.elaborate.calls.signatures import (
     match_parameters,
     signature_annotations,
 )
-from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.custom_rules import call_with_rule, rule_of
 from difflang.elaborate.host_sizes import retry_with_host_sizes
 from difflang.elaborate.instance_keys import instance_key
@@ -106,11 +106,12 @@ def call_specialized(
 ) -> Walk[Term]:
     """Call the instance for these types and sizes, by its derivative rule if it has one."""
     decl = code.decl
-    if cx.session.unreachable and any(m.code.decl is decl for m in cx.session.in_progress.stack):
-        raise AlreadyReported  # a recursion that never ends
     terms = recursion.widen_variant_arguments(cx, code, captures, terms, annotations)
     given = [*captures, *terms.values()]
     making = cx.session.in_progress.find(instance_key(cx, code, captures, terms, annotations))
+    start = cx.session.unreachable_from
+    if start is not None and (making or any(m.code.decl is decl for m in cx.session.in_progress.stack[start:])):
+        return placeholder_term(cx, recursion.declared_result_type(cx, code, annotations, span))
     if making is not None and not cx.root.definition_only:
         return recursion.open_recursive_call(cx, making, given, annotations, span)
     if cx.root.definition_only and cx.session.in_progress.is_left_out(decl):

@@ -95,17 +95,15 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
 def decided_answer(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     """`a and b`, `a or b` where a, known before the run, decides: with the axes of b, which need not be valid.
 
-    A b that calls functions in progress is taken for one condition: a may be what ends a recursion.
+    A b that calls a function in progress which does not declare its result is taken for one condition: a may be what
+    ends a recursion.
     """
-    variables, outside = assigned_variables(cx, e.rhs), cx.session.unreachable
-    with cx.session.silenced():
-        cx.session.unreachable = True
+    variables = assigned_variables(cx, e.rhs)
+    with cx.session.unreachable():
         try:
             rest = yield elaborate_side(cx, lambda: elaborate(cx, e.rhs), variables, e.rhs.span)
         except (DifflangError, AlreadyReported):
             return lhs
-        finally:
-            cx.session.unreachable = outside
     shape = rest.value.tensor.shape if isinstance(rest.value, Array) else ()
     return Array(cx.emit("const", e.span, value=lhs.static, type=Tensor(BOOL, shape))) if shape else lhs
 

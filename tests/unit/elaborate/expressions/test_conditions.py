@@ -53,6 +53,27 @@ fn one(x: f32[n]) -> i32 = sum(where(n < 4 or {right}, 1, 0))
     assert answer("one([1.0, 2.0, 3.0])", setup).tolist() == (1 if "odd" in right else 3)
 
 
+@pytest.mark.parametrize("right", ["stepped(x, 3)", "halved(x, n)"])
+def test_a_decided_condition_beside_calls_of_functions_that_call_themselves(right: str) -> None:
+    """With the axes that they declare, whether a number or a size ends them."""
+    setup = f"""fn stepped(x: f32[n], k: i32) -> bool[n] = if k == 0 {{ x > 0.0 }} else {{ stepped(x + 1.0, k - 1) }}
+fn halved(x: f32[n], k: dim) -> bool[n] = if k == 0 {{ x > 0.0 }} else {{ halved(x + 1.0, k // 2) }}
+fn count(x: f32[n]) -> i32 = sum(where(n < 4 or {right}, 1, 0))
+"""
+    assert answer("count([1.0, 2.0, 3.0])", setup).tolist() == 3
+
+
+@pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
+def test_a_decided_condition_has_the_same_axes_whoever_asks_first(order: tuple[str, str]) -> None:
+    """What `second` is found to be for `first`, without the body of that, is not what it is by itself."""
+    calls = " + ".join([f"sum(where({name}(x, 1), 1, 0))" for name in order])
+    setup = f"""fn first(x: f32[n], k: dim) -> bool[..s] = if k == 0 {{ x > 0.0 }} else {{ k > 0 or second(x, k) }}
+fn second(x: f32[n], k: dim) -> bool[..s] = k > 0 or first(x, k - 1)
+fn both(x: f32[n]) -> i32 = {calls}
+"""
+    assert answer("both([1.0, 2.0, 3.0])", setup).tolist() == 6
+
+
 def test_a_decided_condition_ends_a_recursion() -> None:
     setup = """fn even(n: dim) -> bool = n == 0 or not even(n - 1)
 fn third(x: f32[n]) -> bool = n > 3 and x[3] > 0.0
