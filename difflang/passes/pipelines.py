@@ -32,6 +32,7 @@ from difflang.passes.maps.vectorize_maps import vectorize_bounded_maps, vectoriz
 from difflang.passes.measured_rewrites import LEFT_OUT
 from difflang.passes.order_axes import order_axes
 from difflang.passes.reductions.cancel_shifts import cancel_shifts
+from difflang.passes.reductions.compare_squares import compare_squares
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
 from difflang.passes.reductions.unroll_short_sums import unroll_short_sums
@@ -175,6 +176,7 @@ UPDATE_IN_PLACE = Pass(
 ORDER_AXES = Pass(
     order_axes, "elementwise equations have their axes in the order that copies least", needs=("differentiated",)
 )
+COMPARE_SQUARES = Pass(compare_squares, "where norms are only compared with numbers, their squares are")
 UNROLL_SHORT_SUMS = Pass(
     unroll_short_sums, "sums over a short axis of what is computed become additions", needs=("differentiated",)
 )
@@ -247,6 +249,7 @@ OPTIMIZE_FULLY = Pipeline(
         Step(CONTRACT_AFTER_LOOPS),
         Step(SCATTERS_TO_GATHERS),
         Step(ORDER_AXES, "contractions are made, and have given their results the order of their batches"),
+        *(Step(CSE, "equal norms are one value"), Step(COMPARE_SQUARES, "other passes see norms until here")),
         Step(UNROLL_SHORT_SUMS, "what is a contraction is one already"),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         *ROUND * (ROUNDS - 1),

@@ -15,7 +15,7 @@ import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor, numpy_dtype
+from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, numpy_dtype
 
 FLOATS = [Tensor(F64), Tensor(F64, (3,)), Tensor(F32), Tensor(F32, (2, 3))]
 TYPES = [*FLOATS, Tensor(I32), Tensor(BOOL)]
@@ -43,6 +43,16 @@ def array(draw: Random, type: Tensor) -> Any:
     else:
         items = [draw.randint(0, 1) if type.dtype is BOOL else draw.randint(-4, 4) for _ in range(size)]
     return np.asarray(items, dtype).reshape([int(str(n)) for n in type.shape])
+
+
+def floats_near(number: float, dtype: DType) -> Any:
+    """The floats around a number, those whose squares are no floats, both infinities, zeros and NaN."""
+    numpy: Any = numpy_dtype(dtype).type
+    near = [numpy(number)]
+    for _ in range(6):
+        near = [np.nextafter(near[0], numpy(0)), *near, np.nextafter(near[-1], numpy(np.inf))]
+    limits = np.finfo(numpy)
+    return np.array([*near, limits.max, -limits.max / 2, limits.tiny, -limits.tiny, *SPECIAL], numpy)
 
 
 def bits(values: Sequence[Any]) -> list[Any]:

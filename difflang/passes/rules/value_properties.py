@@ -9,7 +9,7 @@ import numpy as np
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor, numpy_dtype
+from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, numpy_dtype
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.elementwise.linear_arithmetic import mul
 from difflang.ops.op_factories import tensor_type
@@ -145,47 +145,31 @@ def reduce_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "broadcast", once, shape=tensor_type(eqn.results[0]).shape, axes=places)
 
 
-def compare_squared_norm(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Compare the sum of squares with the square of a number, not the norm, which neither overflows nor underflows.
-
-    Where the norm is not the root of that sum, both are above or both below a number that is neither huge nor tiny.
-    """
-    made = to.makers[eqn.operands[0]]
-    (x,), number, dtype = made.operands, to.number(eqn.operands[1]), tensor_type(eqn.operands[0]).dtype
-    if dtype not in FULL_FLOATS or not isinstance(number, (int, float)):
-        return None
-    limits = np.finfo(numpy_dtype(dtype))
-    # Squares below `tiny / eps` lose digits; 2^20 is the root of how many of them may be added.
-    if not np.sqrt(limits.tiny / limits.eps) * 2**20 < number < np.sqrt(limits.max) / 2**20:
-        return None
-    (total,) = to.emit(made, "reduce_sum", to.emit(made, "mul", x, x)[0], axes=made.attrs["axes"])
-    return compare_squares(to, eqn, total, number)
-
-
 def compare_squared_root(to: Rewriter, eqn: Eqn) -> Replacement:
     """Compare what is not negative with the square of a number, not its square root with the number."""
     (x,), number = to.makers[eqn.operands[0]].operands, to.number(eqn.operands[1])
-    dtype = tensor_type(x).dtype
-    if dtype not in FULL_FLOATS or not isinstance(number, (int, float)) or not is_nonnegative(to, x):
+    type = tensor_type(x)
+    if type.dtype not in FULL_FLOATS or not isinstance(number, (int, float)) or not is_nonnegative(to, x):
         return None
-    limits = np.finfo(numpy_dtype(dtype))
-    return compare_squares(to, eqn, x, number) if limits.tiny < number * number < limits.max else None
+    limits = np.finfo(numpy_dtype(type.dtype))
+    if number <= 0 or not limits.tiny < number * number < limits.max:
+        return None
+    return to.emit(eqn, eqn.op.name, x, to.const(eqn, bound_of_squares(eqn.op.name, number, type.dtype), type))
 
 
-def compare_squares(to: Rewriter, eqn: Eqn, square: Value, number: float) -> Replacement:
-    """The comparison of the root of a value with a number, by the value alone and to the last bit: roots are rounded,
-    so that several squares have one root.
+def bound_of_squares(comparison: str, number: float, dtype: DType) -> float:
+    """With what to compare a value so that its root compares so with a positive number, to the last bit: roots are
+    rounded, so that several squares have one root.
     """
-    type = tensor_type(square)
-    limit = numpy_dtype(type.dtype).type(number)
-    upward = eqn.op.name in ("gt", "le")  # to the greatest square whose root is the number, or to the least one
+    limit = numpy_dtype(dtype).type(number)
+    upward = comparison in ("gt", "le")  # to the greatest square whose root is the number, or to the least one
     bound, end = limit * limit, limit.dtype.type(np.inf if upward else 0)
     reaches = np.less_equal if upward else np.greater_equal
     while not reaches(np.sqrt(bound), limit):
         bound = np.nextafter(bound, limit.dtype.type(0 if upward else np.inf))
     while reaches(np.sqrt(further := np.nextafter(bound, end)), limit):
         bound = further
-    return to.emit(eqn, eqn.op.name, square, to.const(eqn, float(bound), type))
+    return float(bound)
 
 
 # ---- Sample programs and the table of rules
@@ -223,26 +207,12 @@ def sample_clamped_iota(low: int, high: int, axis: int) -> Graph:
 ELEMENTWISE_OPS = tuple([name for name, op in OPS.items() if op.elementwise])
 
 
-def sample_compared_norm(x: Value, name: str, number: float) -> Value:
-    norm = apply_op("reduce_norm", x, axes=(1,))
-    return apply_op(name, norm, const_like(norm, number))
-
-
 def sample_compared_root(x: Value, name: str, number: float) -> Value:
     root = apply_op("sqrt", x * x)
     return apply_op(name, root, const_like(root, number))
 
 
 VALUE_PROPERTY_RULES = (
-    GuardedRule(
-        ("lt", "le", "gt", "ge"),
-        compare_squared_norm,
-        (
-            on_matrix(lambda x: sample_compared_norm(x, "gt", 1e-5)),
-            on_matrix(lambda x: sample_compared_norm(x, "lt", 3.0)),
-        ),
-        operand_guard=(0, "reduce_norm"),
-    ),
     GuardedRule(
         ("lt", "le", "gt", "ge"),
         compare_squared_root,
