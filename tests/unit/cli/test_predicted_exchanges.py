@@ -144,7 +144,8 @@ FUNCTIONS = {
     "picked": ("ndh", "w"), "epoch": ("dhtn", None), "settle": ("n", None), "extremes": ("nh", None),
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
     "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
-    "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"), "roots": ("n", "p"),
+    "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"),
+    "roots": ("n", "p"),
 }  # fmt: skip
 
 
