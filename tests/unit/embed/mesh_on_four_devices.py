@@ -84,6 +84,8 @@ fn recurrent(w: f64[d, d], x: f64[n @data, t, d]) -> f64 {
   sum(s)
 }
 fn heads(x: f64[n @data, d], q: f64[d, h @model], k: f64[d, h @model]) -> f64 = sum(tanh(x @ q) * tanh(x @ k))
+fn blurred(k: f64[3, 4, c], x: f64[n, h @data, 4]) -> f64 = sum(tanh(conv1d(x, k, padding = "same"))^2)
+fn filtered(k: f64[3, 4, c @model], x: f64[n, h @data, 4]) -> f64 = sum(tanh(conv1d(x, k, padding = "same"))^2)
 fn climb(a: f64, k: i32) -> f64 {
   var y = a
   while y < 9.0 {
@@ -114,12 +116,14 @@ fn orbits(x: f64[n @(model, data)], y: f64[n @(data, model)], z: f64[n @data]) -
 NET = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "v": np.linspace(1, 2, 4)}
 X, Y = np.linspace(-2, 2, 24).reshape(8, 3), np.linspace(0, 1, 8)
 SQUARE = np.linspace(-1, 1, 16).reshape(4, 4)
+KERNEL, IMAGES = np.linspace(-1, 1, 48).reshape(3, 4, 4), np.sin(np.arange(64)).reshape(2, 8, 4)
 CALLS: dict[str, tuple[Any, ...]] = {
     "loss": (NET, X, Y), "hidden": (NET["w"], X), "gathered": (SQUARE, np.linspace(-2, 2, 32).reshape(8, 4)),
     "each_root": (1.0 + Y, np.ones(2)), "all_roots": (1.0 + Y, np.ones(2)),
     "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
     "recurrent": (np.linspace(-1, 1, 9).reshape(3, 3), np.stack([X, X / 2], 1)),
     "heads": (X, NET["w"], NET["w"] / 2), "climbs": (Y, 2), "orbits": (Y, Y + 0.1, 1.0 - Y),
+    "blurred": (KERNEL, IMAGES), "filtered": (KERNEL, IMAGES),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 

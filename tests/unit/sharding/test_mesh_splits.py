@@ -123,3 +123,16 @@ def test_a_part_narrower_than_the_halo_is_made_whole() -> None:
     found = MeshSplits({"a": 2})
     assert found.of_graph(graph, splits_of("-a-- ----")) == splits_of("----")
     assert [m.kind for m in found.moves] == ["all-gather"]
+
+
+def test_what_xla_would_compute_wrong_of_convolutions_is_made_whole() -> None:
+    """XLA adds what is summed over space over all devices, also those with the same part; and the halos of an image
+    are wrong beside channels of the kernel that are split.
+    """
+    summed = build_region([IMAGES, Tensor(F64, (8, 4, 2, 3))], lambda x, w: [convolved(x, w, 1, 1)])
+    found = MeshSplits(MESH)
+    assert found.of_graph(summed, splits_of("-a-- a---")) == splits_of("----")
+    assert {m.kind for m in found.moves} == {"all-gather"}
+    assert MeshSplits({"a": 2, "b": 1}).of_graph(summed, splits_of("-a-- a---")) == splits_of("----")
+    beside = build_region([IMAGES, KERNEL], lambda x, w: [convolved(x, w, 1, 1)])
+    assert MeshSplits(MESH).of_graph(beside, splits_of("-a-- ---b")) == splits_of("---b")
