@@ -26,6 +26,7 @@ from difflang.execution.check_failures import with_check_number
 from difflang.ir.graph import Graph as IrGraph
 from difflang.ir.text_printer import graph_to_text
 from difflang.lower.lowering_pipeline import COMPILE, COMPILE_ON_MESH, STAGES, graph_at_stage
+from difflang.passes.pipelines import Pipeline
 from difflang.runtime.compile import compile_lowered, options_of
 from difflang.runtime.devices import sharding_of
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
@@ -138,11 +139,14 @@ class InspectMixin(TransformMixin):
             arguments, shardings = self._placed_specs(specs, named)
             entry = self._elaborate_types(arguments)
             placed, mesh = any(s is not None for s in shardings), self.loaded.run_context.mesh
-            pipeline = COMPILE_ON_MESH if placed or mesh is not None else COMPILE
-            graph = finalize_within_limit(entry.graph, mesh=mesh, pipeline=pipeline)
+            graph = finalize_within_limit(entry.graph, mesh=mesh, pipeline=self._pipeline(placed=placed))
             graph = with_check_number(graph) if entry.fails else graph
             program = lower_placed(graph, shardings, platform) if placed else lower_to_stablehlo(graph, platform)
             return Lowered(graph, program, entry)
+
+    def _pipeline(self, *, placed: bool = False) -> Pipeline:
+        """What prepares a call: it is made of tiles on one device only."""
+        return COMPILE_ON_MESH if placed or self.loaded.run_context.mesh is not None else COMPILE
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
         """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
@@ -238,7 +242,7 @@ class InspectMixin(TransformMixin):
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX primitives."""
         with classify_errors():
-            return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph, pipeline=COMPILE))
+            return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph, pipeline=self._pipeline()))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as StableHLO, XLA's input."""

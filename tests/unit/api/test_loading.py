@@ -164,6 +164,8 @@ def test_a_lowered_program_is_what_a_call_runs() -> None:
     x = np.linspace(0, 1, 3000, dtype=np.float32).reshape(1500, 2)
     lowered = f.lower(x)
     assert "while" in lowered.as_text() and "while" in f.jaxpr(x)
+    on_mesh = difflang.loads("axes data\n" + source, mesh={"data": 1}).f.grad()
+    assert "while" not in on_mesh.stablehlo(x) and "while" not in on_mesh.jaxpr(x)
     assert lowered.compile().memory_analysis().temp_size_in_bytes < 1500**2 * 4 / 2
 
 
