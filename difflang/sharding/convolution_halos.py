@@ -34,7 +34,12 @@ def is_grouped(eqn: Eqn) -> bool:
 
 
 def keeps_size(eqn: Eqn, axis: int) -> bool:
-    return array_shape(eqn.operands[0].type)[axis] == array_shape(eqn.results[0].type)[axis]
+    """Whether the result is as long as the image along an axis, by a kernel no longer than it: else XLA's partitioner
+    takes the kernel for what is split, and computes something else.
+    """
+    image, kernel = [array_shape(v.type) for v in eqn.operands]
+    longer = isinstance(kernel[axis - 1], int) and isinstance(image[axis], int) and kernel[axis - 1] > image[axis]
+    return image[axis] == array_shape(eqn.results[0].type)[axis] and not longer
 
 
 def is_summed(eqn: Eqn, axis: int) -> bool:

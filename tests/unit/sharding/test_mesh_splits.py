@@ -136,3 +136,11 @@ def test_what_xla_would_compute_wrong_of_convolutions_is_made_whole() -> None:
     assert MeshSplits({"a": 2, "b": 1}).of_graph(summed, splits_of("-a-- a---")) == splits_of("----")
     beside = build_region([IMAGES, KERNEL], lambda x, w: [convolved(x, w, 1, 1)])
     assert MeshSplits(MESH).of_graph(beside, splits_of("-a-- ---b")) == splits_of("---b")
+
+
+def test_an_image_shorter_than_the_kernel_is_made_whole() -> None:
+    short, kernel = Tensor(F64, (2, 4, 4, 2)), Tensor(F64, (5, 3, 2, 2))
+    graph = build_region([short, kernel], lambda x, w: [convolved(x, w, 2, 2)])
+    found = MeshSplits({"a": 2})
+    assert found.of_graph(graph, splits_of("-a-- ----")) == splits_of("----")
+    assert [m.kind for m in found.moves] == ["all-gather"]
