@@ -52,3 +52,11 @@ def permute_parts(jax: Jax, here: JaxArray, along: Sequence[str], pairs: Sequenc
     numbers = np.arange(np.prod([mesh.shape[a] for a in ordered], dtype=int)).reshape([mesh.shape[a] for a in ordered])
     renumbered = numbers.transpose([ordered.index(a) for a in along]).ravel().tolist()
     return jax.lax.ppermute(here, tuple(ordered), [(renumbered[i], renumbered[j]) for i, j in pairs])
+
+
+def part_of_neighbour(jax: Jax, here: JaxArray, along: Sequence[str], distance: int) -> JaxArray:
+    """The part that the device so many further on along these mesh axes has; zeros where there is none."""
+    mesh, _ = mesh_here(jax)
+    count = int(np.prod([mesh.shape[a] for a in along], dtype=int))
+    pairs = [(i + distance, i) for i in range(count) if 0 <= i + distance < count]
+    return permute_parts(jax, here, along, pairs) if pairs else jax.lax.full_like(here, 0)

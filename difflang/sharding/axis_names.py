@@ -13,7 +13,7 @@ from difflang.ops.arrays.gather_scatter import dynamic_update, scatter
 from difflang.ops.arrays.shape_manipulation import broadcast, pad, reshape
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.signal.convolution import conv
-from difflang.sharding.convolution_halos import axes_taken_whole, halos, is_grouped, is_summed
+from difflang.sharding.convolution_halos import axes_taken_whole, halos, is_summed
 from difflang.sharding.region_splits import array_shape
 
 SIZE_ATTRS = ("shape", "sizes")  # attributes that hold the sizes of a result
@@ -194,6 +194,5 @@ def is_left_to_xla(eqn: Eqn) -> bool:
     moves = op in (reshape, broadcast) or isinstance(op.movement, AxisPermutation | NeighbourExchange)
     arrays = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
     alone = op.elementwise and "asks all elements" not in op.traits
-    return (
-        alone or moves or bool(op.effect) or not arrays or (sums(eqn) and not adds_items(eqn) and not is_grouped(eqn))
-    )
+    added = sums(eqn) and not adds_items(eqn) and op is not conv
+    return alone or moves or bool(op.effect) or not arrays or added

@@ -11,12 +11,10 @@ Halos = dict[int, tuple[Dim, Dim]]  # for each axis of the image how many pixels
 
 
 def halos(eqn: Eqn) -> Halos:
-    """The axes of space along which XLA's partitioner exchanges halos: those that keep their size, and those along
-    which the kernel is as long as the image, as in the cotangent of a kernel. A convolution has a halo as wide as its
-    padding there. It fails on some convolutions with gaps, and gathers where windows do not end with the image, or
-    where channels are in groups.
+    """The axes of space along which devices take parts: those that keep their size, and those along which the kernel is
+    as long as the image, as in the cotangent of a kernel. A part has a halo as wide as the padding there.
     """
-    if eqn.op is not conv or is_grouped(eqn):
+    if eqn.op is not conv:
         return {}
     margins = zip(range(1, len(eqn.attrs["padding"]) + 1), eqn.attrs["padding"], strict=True)
     return {
@@ -28,18 +26,8 @@ def halos(eqn: Eqn) -> Halos:
     }
 
 
-def is_grouped(eqn: Eqn) -> bool:
-    """Whether channels of a convolution fall into groups."""
-    return eqn.op is conv and eqn.attrs["groups"] != 1
-
-
 def keeps_size(eqn: Eqn, axis: int) -> bool:
-    """Whether the result is as long as the image along an axis, by a kernel no longer than it: else XLA's partitioner
-    takes the kernel for what is split, and computes something else.
-    """
-    image, kernel = [array_shape(v.type) for v in eqn.operands]
-    longer = isinstance(kernel[axis - 1], int) and isinstance(image[axis], int) and kernel[axis - 1] > image[axis]
-    return image[axis] == array_shape(eqn.results[0].type)[axis] and not longer
+    return array_shape(eqn.operands[0].type)[axis] == array_shape(eqn.results[0].type)[axis]
 
 
 def is_summed(eqn: Eqn, axis: int) -> bool:
@@ -62,4 +50,4 @@ def axes_taken_whole(eqn: Eqn, operand: int) -> tuple[int, ...]:
     else:
         space = [axis - 1 for axis in range(1, rank - 1) if axis not in found or not is_summed(eqn, axis)]
         channels = (rank - 2, rank - 1)
-    return (*space, *(channels if is_grouped(eqn) else ()))
+    return (*space, *(channels if eqn.attrs["groups"] != 1 else ()))

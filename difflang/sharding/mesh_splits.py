@@ -32,7 +32,7 @@ from difflang.sharding.axis_names import (
     is_left_to_xla,
     sums,
 )
-from difflang.sharding.convolution_halos import halos, is_summed
+from difflang.sharding.convolution_halos import halos
 from difflang.sharding.index_positions import note_index_positions
 from difflang.sharding.region_splits import (
     alone,
@@ -234,30 +234,11 @@ class MeshSplits:
                     self.move("collective-permute", part, split, split[axis], eqn.span, "neighbours")
         return split
 
-    def without_halo(self, eqn: Eqn, names: Sequence[Sequence[str]], along: Mapping[str, Along]) -> list[str]:
-        """The axes of space that could have a halo, but are taken whole: their parts are narrower than that, or
-        channels of the kernel are split too, where XLA's partitioner computes something else.
-        """
-        found = halos(eqn)
-        channels = any([along.get(name) for name in names[1][-2:]]) if found else False
-        return [
-            name
-            for axis, name in [(axis, names[0][axis]) for axis in found]
-            if self.is_narrow(eqn, axis, along.get(name, ())) or (channels and not is_summed(eqn, axis))
-        ]
-
     def is_narrow(self, eqn: Eqn, axis: int, along: Along) -> bool:
         """Whether parts of an image are narrower than the halo of a convolution."""
         size = array_shape(eqn.operands[0].type)[axis]
         widths = [n for n in halos(eqn)[axis] if isinstance(n, int)]
         return isinstance(size, int) and size // self.parts(along) < max(widths, default=0)
-
-    def is_everywhere(self, along: Mapping[str, Along], image: Sequence[str]) -> bool:
-        """Whether no two devices have the same part of an image: what a convolution sums over space, XLA's partitioner
-        sums over all devices of the mesh.
-        """
-        axes = {axis for name in image for axis in along.get(name, ())}
-        return all([size == 1 or axis in axes for axis, size in self.mesh.items()])
 
     def send_halos(self, eqn: Eqn, image: Split) -> None:
         """Note what neighbours send each other of an image, axis by axis: also what has come along the axes before."""
@@ -426,8 +407,8 @@ class MeshSplits:
         What an op goes along, and an axis that is gone and not summed, is made whole.
         """
         kept = {name for origin in origins for name in origin}
-        space = [names[0][axis] for axis in halos(eqn)]
-        along.update(dict.fromkeys(self.without_halo(eqn, names, along), ()))
+        narrow = [axis for axis in halos(eqn) if self.is_narrow(eqn, axis, along.get(names[0][axis], ()))]
+        along.update({names[0][axis]: () for axis in narrow})
         through = [axes_gone_along(eqn, k) for k in range(len(names))]
         passed = {mine[i] for mine, axes in zip(names, through, strict=True) for i in axes}
         gone = [name for name in along if along[name] and name not in kept]
@@ -448,15 +429,15 @@ class MeshSplits:
         for name in gone:
             if not adds or name in passed or self.is_cheaper_whole(eqn, names, given, name, results):
                 along[name] = ()
-        if space and not self.is_everywhere(along, names[0]):
-            along.update({name: () for name in gone if name in space})
-        added = [name for name in gone if along[name]]
-        together = tuple([axis for name in added if name in space for axis in along[name]])
-        for axes in filter(None, (*[along[name] for name in added if name not in space], together)):
-            self.on_devices[eqn] = None
+        added = [along[name] for name in gone if along[name]]
+        if added and eqn.op.operand_rules.multilinear and not is_left_to_xla(eqn):
+            added = [tuple([axis for axes in added for axis in axes])]
+            self.on_devices[eqn] = added[0]
+        for axes in added:
+            self.on_devices.setdefault(eqn, None)
             for type, split in results:
                 self.combine(eqn, type, split, axes)
-        if space:
+        if halos(eqn):
             self.send_halos(eqn, tuple([along.get(name, ()) for name in names[0]]))
         return [
             tuple([() if mine.count(name) > 1 or i in axes else along.get(name, ()) for i, name in enumerate(mine)])

@@ -28,6 +28,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import BOOL, F64, I32, Tensor
 from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import reshard
+from difflang.ops.signal.convolution import conv
 from support.op_calls import DRAWN
 from support.random_programs import HEADER, random_program
 
@@ -145,6 +146,29 @@ def op_case(rng: random.Random) -> Case | None:
     return Case(str(call), call.smooth() if call.active else call.graph(), call.arrays)
 
 
+def convolution_case(rng: random.Random) -> Case | None:
+    """One that keeps the size of space, or sums over it, or has strides, dilations and groups."""
+    space = [rng.choice([2, 3, 4, 6, 8, 12]) for _ in range(rng.choice([1, 2]))]
+    groups, sums = rng.choice([1, 1, 1, 2]), rng.random() < 0.15
+    taps = list(space) if sums else [rng.randint(1, 5) for _ in space]
+    strides, gaps, reach = [[1 if sums else rng.choice([1, 1, 1, 2]) for _ in space] for _ in range(3)]
+    margins = [(k - 1) * d if rng.random() < 0.7 else rng.randint(-1, 3) for k, d in zip(taps, reach, strict=True)]
+    low = [rng.randint(0, max(margin, 0)) for margin in margins]
+    image = (rng.choice([1, 2, 4]), *space, rng.choice([1, 2, 4]) * groups)
+    kernel = (*taps, image[-1] // groups, rng.choice([2, 4]) * groups)
+    spread = {"input_dilation": tuple(gaps), "kernel_dilation": tuple(reach), "groups": groups}
+    padding = tuple([(a, margin - a) for a, margin in zip(low, margins, strict=True)])
+
+    def body(x: Value, w: Value) -> list[Value]:
+        return [conv.one(x, w, strides=tuple(strides), padding=padding, **spread)]
+
+    graph = build_region([Tensor(F64, image), Tensor(F64, kernel)], body)
+    numbers = np.random.default_rng(rng.randrange(1000))
+    arrays = [numbers.normal(size=image), numbers.normal(size=kernel)]
+    named = f"conv({image}, {kernel}) {strides} {padding} {spread}"
+    return Case(named, graph, arrays) if np.prod(graph.results[0].type.shape) else None
+
+
 def function_case(rng: random.Random) -> Case:
     name = rng.choice(list(ARGUMENTS))
     numbers = np.random.default_rng(rng.randrange(1000))
@@ -168,7 +192,10 @@ def program_case(rng: random.Random) -> Case | None:
     return Case(f"program {seed}", graph, arrays)
 
 
-KINDS: tuple[Callable[[random.Random], Case | None], ...] = (op_case, op_case, op_case, function_case, function_case)
+KINDS: tuple[Callable[[random.Random], Case | None], ...] = (
+    *(op_case, op_case, op_case, function_case, function_case),
+    convolution_case,
+)
 LIBRARY = difflang.loads(SOURCE)
 
 

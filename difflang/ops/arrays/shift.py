@@ -4,15 +4,13 @@ its neighbour what leaves it: a halo exchange.
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray
 from difflang.ir.op import NeighbourExchange, TypeSolver
 from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
 from difflang.ops.arrays.reshard import Split
-from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec, permute_parts
+from difflang.ops.device_regions import mesh_axes, on_each_device, part_of_neighbour, partition_spec
 from difflang.ops.op_factories import OpExample, along_new_axis, linear_op
 
 
@@ -34,14 +32,13 @@ def shift_reference(x: Array, *, axis: int, by: int, split: Split) -> Array:
 
 
 def shift_lower(jax: Jax, x: JaxArray, *, axis: int, by: int, split: Split) -> JaxArray:
-    mesh, free = mesh_here(jax)
+    free = mesh_axes(jax)
     along = tuple([a for a in split[axis] if a in free]) if split else ()
     if not along:
         return shift_whole(jax, x, axis, by)
-    count = prod([mesh.shape[a] for a in along])
 
     def on_device(here: JaxArray) -> tuple[JaxArray, ...]:
-        return (shift_between(jax, here, axis, by, along, count),)
+        return (shift_between(jax, here, axis, by, along),)
 
     spec = partition_spec(jax, split, free)
     return on_each_device(jax, on_device, (x,), (spec,), (spec,))[0]
@@ -57,7 +54,7 @@ def shift_whole(jax: Jax, x: JaxArray, axis: int, by: int) -> JaxArray:
     return jax.lax.pad(kept, zero, [(right, left, 0) if a == axis else (0, 0, 0) for a in range(x.ndim)])
 
 
-def shift_between(jax: Jax, here: JaxArray, axis: int, by: int, along: tuple[str, ...], count: int) -> JaxArray:
+def shift_between(jax: Jax, here: JaxArray, axis: int, by: int, along: tuple[str, ...]) -> JaxArray:
     """What a device has afterwards: what stays of the device `by // size` further on, and what leaves the next one."""
     far, rest = divmod(by, here.shape[axis])
     parts: list[JaxArray] = []
@@ -65,14 +62,7 @@ def shift_between(jax: Jax, here: JaxArray, axis: int, by: int, along: tuple[str
         if begin == end:
             continue
         part = jax.lax.slice_in_dim(here, begin, end, axis=axis)
-        pairs = [(i + distance, i) for i in range(count) if 0 <= i + distance < count]
-        # A device to which nobody sends has zeros.
-        if distance == 0:
-            parts.append(part)
-        elif pairs:
-            parts.append(permute_parts(jax, part, along, pairs))
-        else:
-            parts.append(jax.lax.full_like(part, 0))
+        parts.append(part_of_neighbour(jax, part, along, distance) if distance else part)
     return parts[0] if len(parts) == 1 else jax.lax.concatenate(parts, axis)
 
 

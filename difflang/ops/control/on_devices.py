@@ -1,8 +1,8 @@
 """The op `on_devices`: one equation that each device of a mesh computes by itself, of its parts of the operands.
 
 XLA's partitioner finds no good way to look up or to write items of an array that is split, to go along one axis of
-several, or to factor a batch of matrices. Here a device looks for items in its own part; one of them has what
-is read, and the others zeros.
+several, or to factor a batch of matrices, and some convolutions it computes wrong. Here a device looks for items in its
+own part; one of them has what is read, and the others zeros. For a convolution neighbours send each other halos.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.array_types import Jax, JaxArray
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, EquationRules, Op, RegionRules, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
@@ -25,9 +26,10 @@ from difflang.ops.arrays.scatter_reductions import scatter_max, scatter_min, sca
 from difflang.ops.arrays.shape_manipulation import slice_
 from difflang.ops.arrays.swap_item import swap_item, swap_window
 from difflang.ops.control.call import jvp, linearize, transpose
-from difflang.ops.device_regions import mesh_here, on_each_device, partition_spec
+from difflang.ops.device_regions import mesh_here, on_each_device, part_of_neighbour, partition_spec
 from difflang.ops.op_factories import tensor_type
 from difflang.ops.region_interface import Evaluate, ReferenceValue, RegionLowering, region_to_dataflow
+from difflang.ops.signal.convolution import conv
 
 READS = (slice_, dynamic_slice, gather, swap_item, swap_window)  # what they find in each part of an array is added
 WRITES = (dynamic_update, swap_item, swap_window)
@@ -155,6 +157,17 @@ class Part:
         pairs = zip(indices, self.eqn.attrs["axes"], strict=True)
         return [i - self.first[a].astype(i.dtype) if a in self.first else i for i, a in pairs]
 
+    def convolved(self, kernel: JaxArray) -> list[JaxArray]:
+        """Of an image that has, along axes of space that are split, what neighbours have there in place of padding."""
+        x, padding = self.x, list(self.eqn.attrs["padding"])
+        for axis, margins in enumerate(padding, 1):
+            if along := self.splits[0][0][axis]:
+                x = with_halo(self.lowering.jax, x, axis, margins, along)
+                padding[axis - 1] = (0, 0)
+        attrs = {**self.eqn.attrs, "padding": tuple(padding)}
+        types = [Tensor(tensor_type(v).dtype, a.shape) for v, a in zip(self.eqn.operands, (x, kernel), strict=True)]
+        return self.lowering.graph(build_region(types, lambda *v: [conv.one(*v, **attrs)]), x, kernel)
+
     def local(self, *arrays: JaxArray) -> list[JaxArray]:
         """The results of the equation with the types that it has on a device."""
         eqn, sizes = self.eqn, self.mesh.shape
@@ -166,6 +179,15 @@ class Part:
             attrs["stops"] = tuple([min(n, m) for n, m in zip(eqn.attrs["stops"], self.x.shape, strict=True)])
         local = Eqn(eqn.op, operands, results, {**eqn.attrs, **attrs}, (), eqn.span)
         return self.lowering.graph(Graph(operands, (local,), results), *arrays)
+
+
+def with_halo(jax: Jax, x: JaxArray, axis: int, widths: tuple[int, int], along: Along) -> JaxArray:
+    """A part with the last elements of the one before, and the first ones of the one after; zeros at the ends."""
+    lax, (low, high), size = jax.lax, widths, x.shape[axis]
+    before = lax.slice_in_dim(x, size - low, size, axis=axis)
+    after = lax.slice_in_dim(x, 0, high, axis=axis)
+    ends = [part_of_neighbour(jax, part, along, way) if part.size else part for part, way in ((before, -1), (after, 1))]
+    return lax.concatenate([ends[0], x, ends[1]], axis)
 
 
 def local_value(value: Value, split: Split, sizes: Mapping[str, int]) -> Value:
@@ -230,6 +252,9 @@ def on_devices_lower(
 
     def on_device(*parts: JaxArray) -> tuple[JaxArray, ...]:
         part = Part(lowering, eqn, parts[0], (given, found, known), mesh)
+        if eqn.op is conv:
+            (result,) = part.convolved(parts[1])
+            return (jax.lax.psum(result, along) if along else result,)
         results = part.results(*parts[1:]) if part.first else part.local(*parts)
         return (*results[:-1], sum_of_bits(jax, results[-1], along)) if along else tuple(results)
 

@@ -115,16 +115,16 @@ def conv_lower(
     image, image_axes = operand_axis_order(x, f"N{space}C")
     kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
     half = image.dtype.itemsize == 2
-    # XLA's partitioner ends the process at some convolutions with gaps that are split along space.
-    gaps = [n for n in space if {strides[int(n)], input_dilation[int(n)], kernel_dilation[int(n)]} != {1}]
-    image = whole_axes(jax, image, [image_axes.index(n) for n in gaps])
-    kernel = whole_axes(jax, kernel, [kernel_axes.index(n) for n in gaps])
+    # Along space or groups that are split XLA's partitioner computes some convolutions wrong, and fails at others.
+    whole = space if groups == 1 else f"{space}CIO"
+    image = whole_axes(jax, image, [i for i, n in enumerate(image_axes) if n in whole])
+    kernel = whole_axes(jax, kernel, [i for i, n in enumerate(kernel_axes) if n in whole])
     result = jax.lax.conv_general_dilated(
         image, kernel, strides, padding, input_dilation, kernel_dilation,
         (image_axes, kernel_axes, f"N{space}C"), groups,
         precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else image.dtype,
     )  # fmt: skip
-    result = whole_axes(jax, result, [1 + int(n) for n in gaps])
+    result = whole_axes(jax, result, [i for i, n in enumerate(f"N{space}C") if n in whole])
     return jax.lax.convert_element_type(result, image.dtype) if half else result
 
 

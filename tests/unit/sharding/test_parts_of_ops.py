@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from difflang.ir.op import Op
 from difflang.ir.tensor_types import BOOL, F64, I32
 from difflang.ops.arrays.reshard import Split
 from difflang.ops.control.on_devices import cut_axes, local_shape
+from difflang.ops.op_factories import static_size
+from difflang.sharding.convolution_halos import Halos, halos
 from difflang.sharding.mesh_splits import MeshSplits
 from support.op_calls import DRAWN
 
@@ -33,16 +36,34 @@ def part(array: Array, split: Split, device: int, count: int) -> Array:
     return array
 
 
+def with_halos(image: Array, split: Split, widths: Halos, device: int, count: int) -> Array:
+    """The part of an image that a device has, with what its neighbours send it."""
+    for axis, along in enumerate(split):
+        if along and axis in widths:
+            low, high = map(static_size, widths[axis])
+            size = image.shape[axis] // count
+            wide = np.pad(image, [(low, high) if a == axis else (0, 0) for a in range(image.ndim)])
+            image = wide.take(range(device * size, (device + 1) * size + low + high), axis)
+    return part(image, tuple([() if a in widths else along for a, along in enumerate(split)]), device, count)
+
+
 def check_parts(call: OpCall, given: Sequence[Split], count: int) -> None:
     mesh = {"a": count}
     splits, graph = MeshSplits(mesh), call.graph()
     found, eqn = splits.of_graph(graph, given), graph.eqns[-1]
     if splits.on_devices.get(eqn) is None or cut_axes(eqn, splits.taken[eqn][0]):
         return  # left to XLA, or windows and items that each device looks for in its part
-    sizes = {name: local_shape(call.attrs[name], split, mesh) for name, split in splits.sizes[eqn]}
+    sizes: dict[str, Any] = {name: local_shape(call.attrs[name], split, mesh) for name, split in splits.sizes[eqn]}
+    first, *others = splits.taken[eqn]
+    if widths := halos(eqn):
+        margins = enumerate(call.attrs["padding"], 1)
+        sizes["padding"] = tuple([(0, 0) if axis in widths and first[axis] else margin for axis, margin in margins])
     devices: list[list[Array]] = []
     for device in range(count):
-        arrays = [part(x, split, device, count) for x, split in zip(call.arrays, splits.taken[eqn], strict=True)]
+        arrays = [
+            with_halos(call.arrays[0], first, widths, device, count),
+            *[part(x, split, device, count) for x, split in zip(call.arrays[1:], others, strict=True)],
+        ]
         devices.append(replace(call, attrs={**call.attrs, **sizes}).references(*arrays))
     summed = bool(splits.on_devices[eqn])
     for want, split, parts in zip(call.references(), found, zip(*devices, strict=True), strict=True):
