@@ -18,11 +18,11 @@ from difflang.ops.arrays.axis_reductions import (
     reduce_any,
     reduce_max,
     reduce_min,
-    reduce_norm,
     reduce_prod,
     reduce_sum,
 )
 from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.euclidean_norm import reduce_norm
 from difflang.ops.arrays.gather_scatter import gather
 from difflang.ops.arrays.shape_manipulation import broadcast, concat, reshape, slice_, transpose
 from difflang.ops.linalg.dot_general import dot_general

@@ -20,8 +20,9 @@ from difflang.ops.arrays.reshard import ANY, Along, Split, split_type_text
 from difflang.ops.control.call import call
 from difflang.sharding.entry_splits import declared_by, region_operands
 from difflang.sharding.index_positions import note_index_positions
-from difflang.sharding.mesh_splits import MeshSplits, RegionSplits, SplitConflict, quoted, split_differently
+from difflang.sharding.mesh_splits import MeshSplits, RegionSplits
 from difflang.sharding.region_splits import array_shape, whole_split
+from difflang.sharding.split_conflicts import SplitConflict, quoted, split_differently
 
 WAY = "`reshard(x, @data, _)` splits an array in another way, and `_` makes an axis whole"
 

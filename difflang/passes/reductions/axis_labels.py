@@ -19,11 +19,11 @@ from difflang.ops.arrays.axis_reductions import (
     reduce_any,
     reduce_max,
     reduce_min,
-    reduce_norm,
     reduce_prod,
     reduce_sum,
 )
 from difflang.ops.arrays.constants import const, iota
+from difflang.ops.arrays.euclidean_norm import reduce_norm
 from difflang.ops.arrays.selected_elements import unique_position
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.linalg.dot_general import dot_general

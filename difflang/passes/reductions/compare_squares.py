@@ -14,8 +14,8 @@ import numpy as np
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import DType, numpy_dtype
-from difflang.ops.arrays.axis_reductions import reduce_norm
 from difflang.ops.arrays.constants import const
+from difflang.ops.arrays.euclidean_norm import reduce_norm
 from difflang.ops.op_factories import tensor_type
 from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_each_graph
 from difflang.passes.rules.value_properties import FULL_FLOATS, bound_of_squares
