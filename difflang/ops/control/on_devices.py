@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.array_types import Jax, JaxArray
-from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, EquationRules, Op, RegionRules, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
@@ -29,7 +28,7 @@ from difflang.ops.control.call import jvp, linearize, transpose
 from difflang.ops.device_regions import mesh_here, on_each_device, part_of_neighbour, partition_spec
 from difflang.ops.op_factories import tensor_type
 from difflang.ops.region_interface import Evaluate, ReferenceValue, RegionLowering, region_to_dataflow
-from difflang.ops.signal.convolution import conv
+from difflang.ops.signal.convolution import conv, conv_sums
 
 READS = (slice_, dynamic_slice, gather, swap_item, swap_window)  # what they find in each part of an array is added
 WRITES = (dynamic_update, swap_item, swap_window)
@@ -157,16 +156,19 @@ class Part:
         pairs = zip(indices, self.eqn.attrs["axes"], strict=True)
         return [i - self.first[a].astype(i.dtype) if a in self.first else i for i, a in pairs]
 
-    def convolved(self, kernel: JaxArray) -> list[JaxArray]:
-        """Of an image that has, along axes of space that are split, what neighbours have there in place of padding."""
-        x, padding = self.x, list(self.eqn.attrs["padding"])
+    def convolved(self, kernel: JaxArray, along: Along) -> JaxArray:
+        """Of an image that has, along axes of space that are split, what neighbours have there in place of padding.
+
+        What devices have shares of is added over the mesh before it is rounded.
+        """
+        jax, x, padding = self.lowering.jax, self.x, list(self.eqn.attrs["padding"])
         for axis, margins in enumerate(padding, 1):
-            if along := self.splits[0][0][axis]:
-                x = with_halo(self.lowering.jax, x, axis, margins, along)
+            if split := self.splits[0][0][axis]:
+                x = with_halo(jax, x, axis, margins, split)
                 padding[axis - 1] = (0, 0)
-        attrs = {**self.eqn.attrs, "padding": tuple(padding)}
-        types = [Tensor(tensor_type(v).dtype, a.shape) for v, a in zip(self.eqn.operands, (x, kernel), strict=True)]
-        return self.lowering.graph(build_region(types, lambda *v: [conv.one(*v, **attrs)]), x, kernel)
+        attrs: dict[str, Any] = {**self.eqn.attrs, "padding": tuple(padding)}
+        result = conv_sums(jax, x, kernel, **attrs)
+        return jax.lax.convert_element_type(jax.lax.psum(result, along) if along else result, x.dtype)
 
     def local(self, *arrays: JaxArray) -> list[JaxArray]:
         """The results of the equation with the types that it has on a device."""
@@ -253,8 +255,7 @@ def on_devices_lower(
     def on_device(*parts: JaxArray) -> tuple[JaxArray, ...]:
         part = Part(lowering, eqn, parts[0], (given, found, known), mesh)
         if eqn.op is conv:
-            (result,) = part.convolved(parts[1])
-            return (jax.lax.psum(result, along) if along else result,)
+            return (part.convolved(parts[1], along),)
         results = part.results(*parts[1:]) if part.first else part.local(*parts)
         return (*results[:-1], sum_of_bits(jax, results[-1], along)) if along else tuple(results)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from difflang.ir.array_types import Array, Jax, JaxArray, TransposedArray
 from difflang.ir.graph import Value
-from difflang.ir.op import TypeSolver, UndefinedPrimal
+from difflang.ir.op import Partial, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
-from difflang.ops.arrays.axis_reductions import any_broadcast_like
+from difflang.ops.arrays.axis_reductions import accumulated, any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference, reshape, reverse, transpose
 from difflang.ops.device_regions import whole_axes
 from difflang.ops.op_factories import OpExample, multilinear_op, static_size, tensor_type
@@ -100,7 +101,12 @@ def conv_reference(
     return np.concatenate(found, -1).astype(x.dtype)
 
 
-def conv_lower(
+def conv_lower(jax: Jax, x: JaxArray | TransposedArray, w: JaxArray | TransposedArray, **attrs: Any) -> JaxArray:
+    image = x.array if isinstance(x, TransposedArray) else x
+    return jax.lax.convert_element_type(conv_sums(jax, x, w, **attrs), image.dtype)
+
+
+def conv_sums(
     jax: Jax,
     x: JaxArray | TransposedArray,
     w: JaxArray | TransposedArray,
@@ -111,6 +117,7 @@ def conv_lower(
     kernel_dilation: Ints,
     groups: int,
 ) -> JaxArray:
+    """A convolution before it is rounded: of 16-bit floats the sums in f32, which devices may have shares of."""
     space = "".join(map(str, range(len(strides))))
     image, image_axes = operand_axis_order(x, f"N{space}C")
     kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
@@ -124,8 +131,7 @@ def conv_lower(
         (image_axes, kernel_axes, f"N{space}C"), groups,
         precision=jax.lax.Precision.HIGHEST, preferred_element_type=np.dtype(np.float32) if half else image.dtype,
     )  # fmt: skip
-    result = whole_axes(jax, result, [i for i, n in enumerate(f"N{space}C") if n in whole])
-    return jax.lax.convert_element_type(result, image.dtype) if half else result
+    return whole_axes(jax, result, [i for i, n in enumerate(f"N{space}C") if n in whole])
 
 
 def operand_axis_order(x: JaxArray | TransposedArray, axes: str) -> tuple[JaxArray, str]:
@@ -237,6 +243,7 @@ conv = multilinear_op(
     mask_transpose=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
+    partials=lambda x, y: [Partial(accumulated(y))],
     traits=("accepts transposed",),
     accepts=FLOATS,
     samples=(

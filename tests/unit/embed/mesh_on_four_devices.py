@@ -144,6 +144,17 @@ def test_values_and_gradients_are_those_of_one_device(kind: str, name: str) -> N
         close(f.grad()(*arguments), g.grad()(*arguments))
 
 
+def test_shares_of_a_convolution_of_16_bit_floats_are_added_before_they_are_rounded() -> None:
+    """Each device finds two or three times 2^16, which no f16 holds; their sum is 0."""
+    source = """axes data
+    fn filtered(x: f16[n, h, c @data], k: f16[3, c @data, o]) -> f16[n, h, o] = conv1d(x, k, padding = "same")
+    """
+    x, k = np.full((1, 4, 2), 256, np.float16), np.full((3, 2, 1), 256, np.float16)
+    k[:, 1] *= -1
+    found = difflang.loads(source, mesh={"data": 2}).filtered(x, k)
+    np.testing.assert_array_equal(found, np.zeros((1, 4, 1), np.float16))
+
+
 def test_devices_run_instances_by_themselves() -> None:
     """Each for as many steps as those that lie there take; what is sent is one number, whether a check failed."""
     mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
