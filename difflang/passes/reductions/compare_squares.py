@@ -1,7 +1,8 @@
 """Norms that are only compared with numbers: their squares are compared, which need neither a root nor a second sum.
 
 Another reader of the norm would see it on the other side of the number: the compiler may round the terms of two sums
-differently, and `if norm(x) <= 1.0 { acos(norm(x)) }` counts on one. So equal norms must be one value before.
+differently, and `if norm(x) <= 1.0 { acos(norm(x)) }` counts on one. So where any norm of such an array is read
+otherwise, in this graph or in a region, all stay.
 """
 
 from __future__ import annotations
@@ -12,30 +13,40 @@ from functools import partial
 import numpy as np
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.tensor_types import DType, numpy_dtype
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.euclidean_norm import reduce_norm
 from difflang.ops.op_factories import tensor_type
-from difflang.passes.graph_levels import EquationEmitter, replace_equations, rewrite_each_graph
+from difflang.passes.graph_levels import replace_equations, rewrite_each_graph
 from difflang.passes.rules.value_properties import FULL_FLOATS, bound_of_squares
 
 COMPARISONS = ("lt", "le", "gt", "ge")
+Compared = dict[Eqn, tuple[Eqn, float]]  # comparisons, each of a norm with a number
 
 
 def compare_squares(graph: Graph) -> Graph:
-    """Compare the sums of squares, not the norms, where nothing else reads these. Cost: linear."""
-    return rewrite_each_graph(graph, compare_level)
+    """Compare the sums of squares, not the norms, where nothing else may read these. Cost: linear."""
+    graphs, _ = graphs_postorder(graph)
+    others = {kind_of(e) for g in graphs for e in norms_read(g, compared_norms(g))}
+
+    def compare_level(graph: Graph) -> Graph:
+        emitters = {
+            eqn: partial(emit_comparison, eqn, norm, number)
+            for eqn, (norm, number) in compared_norms(graph).items()
+            if kind_of(norm) not in others
+        }
+        return replace_equations(graph, emitters)
+
+    return rewrite_each_graph(graph, compare_level) if any([compared_norms(g) for g in graphs]) else graph
 
 
-def compare_level(graph: Graph) -> Graph:
-    """One graph, whose regions have been rewritten."""
+def compared_norms(graph: Graph) -> Compared:
+    """The comparisons of norms with numbers."""
     norms = {e.results[0]: e for e in graph.eqns if e.op is reduce_norm}
-    if not norms:
-        return graph
-    numbers = {e.results[0]: e.attrs["value"] for e in graph.eqns if e.op is const}
-    emitters, read = dict[Eqn, EquationEmitter](), set(graph.results)
-    for eqn in graph.eqns:
+    numbers = {e.results[0]: e.attrs["value"] for e in graph.eqns if e.op is const} if norms else {}
+    found: Compared = {}
+    for eqn in graph.eqns if norms else ():
         norm = norms.get(eqn.operands[0]) if eqn.op.name in COMPARISONS else None
         number = numbers.get(eqn.operands[1]) if norm is not None else None
         if (
@@ -43,10 +54,19 @@ def compare_level(graph: Graph) -> Graph:
             and isinstance(number, (int, float))
             and is_usual(number, tensor_type(norm.results[0]).dtype)
         ):
-            emitters[eqn] = partial(emit_comparison, eqn, norm, number)
-        else:
-            read.update(eqn.operands)
-    return replace_equations(graph, {e: emit for e, emit in emitters.items() if e.operands[0] not in read})
+            found[eqn] = norm, number
+    return found
+
+
+def norms_read(graph: Graph, compared: Compared) -> list[Eqn]:
+    """The norms that something else than these comparisons reads."""
+    read = {v for e in graph.eqns if e not in compared for v in e.operands} | set(graph.results)
+    return [e for e in graph.eqns if e.op is reduce_norm and e.results[0] in read]
+
+
+def kind_of(norm: Eqn) -> tuple[object, object]:
+    """What norms have in common that may be of one array: regions name it anew."""
+    return norm.operands[0].type, norm.attrs["axes"]
 
 
 def is_usual(number: float, dtype: DType) -> bool:

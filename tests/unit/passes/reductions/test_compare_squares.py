@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 import difflang
+from derivatives import choose, total
 from difflang.ir.builder import build_region
-from difflang.ir.graph import Value
+from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, F64, DType, Tensor
@@ -43,6 +45,25 @@ def test_squares_are_compared_as_norms_are(dtype: DType, name: str, number: floa
 def test_a_norm_is_compared_with_extreme_numbers_as_it_is(number: float) -> None:
     graph = build_region([Tensor(F64, (3, 2))], partial(compare_norm, name="gt", number=number))
     assert compare_squares(graph) is graph
+
+
+def test_a_comparison_guards_a_branch_that_computes_the_norm_again() -> None:
+    """Norms of arrays of another type are another matter."""
+
+    def guarded(branch: Callable[[Value], Value]) -> Graph:
+        def program(x: Value) -> list[Value]:
+            norm = OPS["reduce_norm"].one(x, axes=(0,))
+            inside = OPS["le"].one(norm, x.home.const(1.0, norm.type))
+            return [*choose(inside, lambda x: [branch(x)], lambda x: [total(x)], x)]
+
+        return build_region([Tensor(F64, (4,))], program)
+
+    same = guarded(lambda x: OPS["reduce_norm"].one(x, axes=(0,)))
+    assert compare_squares(same) is same
+    other = guarded(
+        lambda x: OPS["reduce_norm"].one(OPS["slice"].one(x, starts=(0,), stops=(2,), steps=(1,)), axes=(0,))
+    )
+    assert "reduce_norm" not in {e.op.name for e in dce(compare_squares(other)).eqns}
 
 
 @pytest.mark.parametrize("columns", [2, 3, 8, 12])
