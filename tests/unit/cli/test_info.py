@@ -76,7 +76,7 @@ def test_a_formula_for_sizes_in_other_proportions(tmp_path: Path) -> None:
 def test_arrays_that_are_large_enough_for_tiles_have_no_formula(tmp_path: Path) -> None:
     path = tmp_path / "model.dfl"
     path.write_text(PROGRAM)
-    found = CliRunner().invoke(main, ["info", str(path), "--json", "--dim=b=512", "--dim=m=200", "--dim=n=40"])
+    found = CliRunner().invoke(main, ["info", str(path), "--json", "--dim=b=16384", "--dim=m=200", "--dim=n=40"])
     (layers, *_) = json.loads(found.stdout)["entries"]
     assert layers["gradient"]["bytes"] is None and "not a sum of products" in layers["why_not"]
 
