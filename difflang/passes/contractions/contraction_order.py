@@ -209,11 +209,15 @@ class NamedArray(Struct, frozen=True):
 def emit_einsum(builder: Builder, form: EinsumForm, order: Order, reads: Sequence[Value]) -> Value:
     """The value of an einsum whose factors are `reads` in this builder."""
     arrays = [emit_ranges(builder, f, v, form.sizes) for f, v in zip(form.factors, reads, strict=True)]
-    if form.scale != 1:
-        least = min(range(len(arrays)), key=lambda i: prod(map(static_size, arrays[i].shape)))
+    sizes = [prod(map(static_size, array.shape)) for array in arrays]
+    negate_last = form.scale == -1 and prod([form.sizes[a] for a in form.result]) < min(sizes)
+    if form.scale != 1 and not negate_last:
+        least = sizes.index(min(sizes))
         arrays[least] = NamedArray(arrays[least].value * form.scale, arrays[least].axes)
     uses = Counter([*form.result, *[a for array in arrays for a in array.axes]])
-    found = emit_order(builder, order, arrays, form.result, uses)
+    found = emit_order(builder, order, arrays, {a: place for place, a in enumerate(form.result)}, uses)
+    if negate_last:
+        found = NamedArray(-found.value, found.axes)
     value = broadcast_to(found, form.result, tuple([form.sizes[a] for a in form.result]))
     low, high = (
         tuple([getattr(form.padded[a], side) if a in form.padded else 0 for a in form.result])
@@ -240,9 +244,12 @@ def cut_axes(factor: EinsumFactor, counts: Sequence[int], value: Value) -> Itera
 
 
 def emit_order(
-    builder: Builder, order: Order, arrays: Sequence[NamedArray], result: Axes, uses: Counter[int]
+    builder: Builder, order: Order, arrays: Sequence[NamedArray], places: Mapping[int, int], uses: Counter[int]
 ) -> NamedArray:
-    """The product of the factors of an order. `uses` counts by axis who needs it: factors and the result."""
+    """The product of the factors of an order. `uses` counts by axis who needs it: factors and the result.
+
+    Of the free axes of both sides those come first that have the first of `places`.
+    """
     if isinstance(order, Leaf):
         array = arrays[order.number]
         gone = [a for a in array.axes if uses[a] == 1]
@@ -251,7 +258,8 @@ def emit_order(
         uses.subtract(gone)
         value = builder.one("reduce_sum", array.value, axes=tuple([array.axes.index(a) for a in gone]))
         return NamedArray(value, tuple([a for a in array.axes if a not in gone]))
-    lhs, rhs = (emit_order(builder, part, arrays, result, uses) for part in (order.lhs, order.rhs))
+    inner = reading_places(order, arrays, uses)
+    lhs, rhs = (emit_order(builder, part, arrays, inner, uses) for part in (order.lhs, order.rhs))
     uses.subtract([*lhs.axes, *rhs.axes])
     both = [a for a in lhs.axes if a in rhs.axes]
     kept = [a for a in both if uses[a]]
@@ -259,10 +267,22 @@ def emit_order(
     uses.update([*kept, *free[0], *free[1]])
     if kept == both:
         return emit_product(lhs, rhs)
-    if (*kept, *free[1], *free[0]) == result:  # then the result needs no transpose
+    if all(free) and min([places[a] for a in free[1]]) < min([places[a] for a in free[0]]):
         (lhs, rhs), free = (rhs, lhs), free[::-1]
     axes = (*kept, *free[0], *free[1])
     return NamedArray(NamedAxesProduct(lhs.axes, rhs.axes, axes).emit(builder, lhs.value, rhs.value), axes)
+
+
+def reading_places(order: Pair, arrays: Sequence[NamedArray], uses: Counter[int]) -> Mapping[int, int]:
+    """Where a contraction reads the axes of its factors without a copy: batch axes first, those it sums over last."""
+    sides = [Counter([a for i in leaves(part) for a in arrays[i].axes]) for part in (order.lhs, order.rhs)]
+    both = [a for a in sides[0] if a in sides[1]]
+    batch = [a for a in both if uses[a] > sides[0][a] + sides[1][a]]
+    return {a: 0 if a in batch else 2 if a in both else 1 for a in (*sides[0], *sides[1])}
+
+
+def leaves(order: Order) -> list[int]:
+    return [order.number] if isinstance(order, Leaf) else [*leaves(order.lhs), *leaves(order.rhs)]
 
 
 def emit_product(lhs: NamedArray, rhs: NamedArray) -> NamedArray:

@@ -142,7 +142,10 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | MaskAfterSum | 
         return None
     if not set(truth.axes) & {*plan.over, *plan.summed_after}:
         return MaskAfterSum(plan, truth)
+    terms = tensor_type(choice.results[0]).shape
+    if len(terms) in (len(plan.lhs.axes), len(plan.rhs.axes)):
+        return None  # to mask a factor with all axes costs as much as to add the terms up
     for oriented in (plan, plan.swapped):
         if set(truth.axes) <= set(oriented.lhs.axes):
-            return MaskedContraction(oriented, truth, tensor_type(choice.results[0]).shape)
+            return MaskedContraction(oriented, truth, terms)
     return None

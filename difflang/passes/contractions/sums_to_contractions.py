@@ -149,8 +149,7 @@ def plan_order(eqn: Eqn, level: Level) -> OrderedEinsum | None:
     if tensor_type(eqn.results[0]).dtype not in ORDERED:
         return None
     form = einsum_form(eqn, level.made, level.readers)
-    # Products written as contractions alone, such as `a @ b @ c`, keep their order.
-    if form is None or len(form.factors) < 3 or all([e.op is dot_general for e in form.nodes]):
+    if form is None or not may_be_reordered(form):
         return None
     written = written_cost(form.nodes, level.made)
     if written < MIN_COST:
@@ -158,6 +157,15 @@ def plan_order(eqn: Eqn, level: Level) -> OrderedEinsum | None:
     cost, order = OrderSearch(form).cheapest()
     cost += sum([prod(static_shape(f.value)) for f in form.factors if not is_materialized(f.value, level.made)])
     return OrderedEinsum(form, order) if cost < MIN_GAIN * written else None
+
+
+def may_be_reordered(form: EinsumForm) -> bool:
+    """Whether another order may be cheaper: of three factors, or of a sum that can go before the contraction.
+
+    Products written as contractions alone, such as `a @ b @ c`, keep their order.
+    """
+    ops = {e.op for e in form.nodes}
+    return ops != {dot_general} and (len(form.factors) > 2 or ops == {reduce_sum, dot_general})
 
 
 def written_cost(nodes: Sequence[Eqn], made: MakerMap) -> float:

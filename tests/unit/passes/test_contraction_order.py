@@ -203,3 +203,18 @@ def test_a_factor_that_is_not_finite_reaches_the_same_results() -> None:
 def test_16_bit_floats_keep_their_order() -> None:
     graph, _ = random_sum(4, F16)
     assert contractions(contract(graph)) <= 1
+
+
+def test_a_contraction_gives_its_axes_as_the_next_one_reads_them() -> None:
+    """Rows of weights are multiplied with matrices, and each found matrix with a vector: vertices lead in both."""
+    source = """float f64
+fn skinned(w: f64[v, b], bones: f64[b, 4, 4], p: f64[v, 4]) -> f64[v, 3] =
+  [for k => sum(for j => (bones[j] @ p[k])[..3] * w[k, j])]
+"""
+    f = difflang.loads(source).skinned
+    w, bones, p = normal(400, 22), normal(22, 4, 4), normal(400, 4)
+    graph = f.lower(w, bones, p).graph
+    assert contractions(graph) == 2
+    batches = [b for e in equations(graph) if e.op.name == "dot_general" for b in e.attrs["batch"]]
+    assert all(b == tuple(range(len(b))) for b in batches) and any(batches)
+    np.testing.assert_allclose(f(w, bones, p), np.einsum("vb,bij,vj->vi", w, bones[:, :3], p), rtol=1e-11, atol=1e-13)

@@ -247,6 +247,37 @@ def test_a_mask_of_what_is_not_summed_is_applied_to_the_contraction() -> None:
     np.testing.assert_allclose(m.outer(x, y), m.outer.interpret(x, y), rtol=1e-12)
 
 
+def test_a_masked_product_with_a_factor_as_large_is_summed_where_it_is_made() -> None:
+    """To mask that factor, or to ask whether it is finite, would cost as much as to add the terms up."""
+    body = "[for j => sum(for i if x[i] > 0.0 => a[i, j] * x[i])]"
+    m: Any = difflang.loads(f"float f64\nfn f(a: f64[n, m], x: f64[n]) -> f64[m] = {body}")
+    a, x = RNG.normal(size=(2000, 5)), RNG.normal(size=2000)
+    found = ops(m.f.lower(a, x).graph)
+    assert (found["dot_general"], found["cond"], found["reduce_sum"]) == (0, 0, 1)
+    np.testing.assert_allclose(m.f(a, x), np.maximum(x, 0.0) @ a, rtol=1e-12)
+    x[0], x[1], a[1] = np.inf, -1.0, np.nan
+    np.testing.assert_allclose(m.f(a, x), m.f.interpret(a, x), rtol=1e-12)
+
+
+SUMS_BEFORE = {
+    "rows": "sum(a @ b, axis = 0)",
+    "columns": "sum(-(a @ b), axis = 1)",
+    "both": "sum(a @ b)",
+    "of a transpose": "sum(transpose(a @ b), axis = 1)",
+}
+
+
+@pytest.mark.parametrize("body", SUMS_BEFORE.values(), ids=SUMS_BEFORE)
+def test_what_is_summed_after_a_contraction_is_summed_before_it(body: str) -> None:
+    result = "f64[n]" if "axis" in body else "f64"
+    m: Any = difflang.loads(f"float f64\nfn f(a: f64[n, n], b: f64[n, n]) -> {result} = {body}")
+    a, b = RNG.normal(size=(2, 60, 60))
+    assert largest(m.f.lower(a, b).graph) <= 60
+    np.testing.assert_allclose(m.f(a, b), m.f.interpret(a, b), rtol=1e-10)
+    a[3, 4], b[7, 8] = np.inf, np.nan
+    np.testing.assert_array_equal(np.isnan(m.f(a, b)), np.isnan(m.f.interpret(a, b)))
+
+
 @pytest.mark.parametrize("terms", [0, 1 << 18])
 def test_masked_terms_are_added_item_by_item_where_a_factor_is_infinite(
     terms: int, monkeypatch: pytest.MonkeyPatch
