@@ -249,6 +249,7 @@ OPTIMIZE_FULLY = Pipeline(
         Step(CONTRACT_AFTER_LOOPS),
         Step(SCATTERS_TO_GATHERS),
         Step(ORDER_AXES, "contractions are made, and have given their results the order of their batches"),
+        Step(ORDER_AXES, "what the step before transposes may follow what it reads", if_changed=True),
         *(Step(CSE, "equal norms are one value"), Step(COMPARE_SQUARES, "other passes see norms until here")),
         Step(UNROLL_SHORT_SUMS, "what is a contraction is one already"),
         *(Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),

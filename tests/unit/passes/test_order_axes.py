@@ -195,3 +195,16 @@ fn f(x: f64[n, d], m: f64[k, d], w: f64[k, d, d]) -> f64 {
     assert bytes_with < difflang.loads(source, name="kept").f.grad(("x", "m", "w")).ir("optimized", *given).count(
         "transpose"
     )
+
+
+def test_islands_follow_what_they_read() -> None:
+    """The batch leads in the products, so it leads in what is computed of them too, and in the way back."""
+    source = """float f64
+fn f(x: f64[n, d], m: f64[k, d], w: f64[k, d, d]) -> f64 =
+  sum(for i in 0..n => logsumexp([for c in 0..k => -sum((w[c] @ (x[i] - m[c]))^2)]))
+"""
+    x, m, w = RNG.normal(size=(400, 8)), RNG.normal(size=(5, 8)), RNG.normal(size=(5, 8, 8))
+    f = difflang.loads(source).f
+    for found in (f, f.grad("w"), f.grad("m")):
+        assert transposed_bytes(found.lower(x, m, w).graph) == 0
+        np.testing.assert_allclose(found(x, m, w), found.interpret(x, m, w), rtol=1e-9)
