@@ -24,3 +24,15 @@ def test_nan_reaches_extrema_of_arrays_of_all_sizes(name: str, dtype: str, shape
     np.testing.assert_array_equal(module.rows(x), reduce(x, axis=1))
     np.testing.assert_array_equal(module.columns(x), reduce(x, axis=0))
     assert np.isnan(module.all(x)) and np.isnan(module.total(x))
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_infinities_of_both_signs_are_no_nan(name: str) -> None:
+    """Their sum is NaN, by which a large array is known to hold one perhaps."""
+    f = difflang.loads(f"fn f(x: f64[n, k]) -> f64[n] where k > 0 = {name}(x, axis = 1)").f
+    x = np.random.default_rng(0).standard_normal((700, 61))
+    x[0, :2] = x[1, 5:7] = -np.inf, np.inf
+    reduce = np.min if name == "min" else np.max
+    np.testing.assert_array_equal(f(x), reduce(x, axis=1))
+    x[2, 1] = x[1, 1] = np.nan
+    np.testing.assert_array_equal(f(x), reduce(x, axis=1))
