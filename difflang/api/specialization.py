@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import jax
 import numpy as np
 
 from difflang.api.item_arrays import read_source
@@ -66,6 +67,7 @@ class Specialization(CallableGraph):
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         super().__init__(loaded.run_context, self.entry.graph, self.entry.fails, type, self.entry.limit)
+        self.repeated_numbers: dict[int, tuple[Any, Any]] = {}  # by place, a number and its array once it came again
         # Whether the arguments can be passed to the program unchanged.
         self.direct = self.identity_order and not self.random and not self.constants
         like = gradient_template(type, signature, given)
@@ -120,13 +122,30 @@ class Specialization(CallableGraph):
         for i, x in enumerate(leaves):
             # JAX arrays pass as they are: the program compares their types itself.
             if x.__class__ not in there:
-                if x.__class__ not in pytrees.NUMBERS and not isinstance(x, NUMPY_CLASSES):
+                is_number = x.__class__ in pytrees.NUMBERS
+                if not is_number and not isinstance(x, NUMPY_CLASSES):
                     return None
                 try:
-                    arrays[i] = converters[i](x)
+                    arrays[i] = self.array_of_number(i, x) if is_number else converters[i](x)
                 except DifflangError:
                     return None
         return arrays
+
+    def array_of_number(self, place: int, number: Any) -> Any:
+        """The argument at a place for a number of Python; one that a call after another passes stays on the device.
+
+        Errors: those of `argument_converter`.
+        """
+        last, array = self.repeated_numbers.get(place, (UNKNOWN, None))
+        if last is number and array is not None:
+            return array
+        converted = self.executable.converters[place](number)
+        # To send it takes longer than a small program, so this pays from the third call on.
+        if last is number and default_device() == self.executable.setting:
+            with jax.enable_x64(True):
+                array = jax.device_put(converted)
+        self.repeated_numbers[place] = number, array if last is number else None
+        return converted
 
     def bare_compiled(self) -> Callable[..., list[Any]] | None:
         """The compiled program, if its single result is the value and it needs no checks before or after."""
@@ -134,14 +153,17 @@ class Specialization(CallableGraph):
         bare = executable.compiled is not None and executable.compiled is executable.xla_executable
         return executable.compiled if bare and self.direct and self.build_result is next and not self.fails else None
 
-    def try_compiled(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
-        """The value for such arrays; `UNKNOWN` if the program is not compiled or takes other types."""
+    def try_compiled(self, arrays: Sequence[Any], there: frozenset[type]) -> Any:
+        """The value for NumPy arrays and those of classes `there`; `UNKNOWN` if the program takes other types, or is
+        not compiled.
+        """
         executable = self.program.made.executable
         if executable.compiled is None or default_device() != executable.setting:
             return UNKNOWN
         met = self.voice.met
         try:
-            results = executable.compiled(*arrays) if all_in_jax else executable.on_arrays(arrays)
+            in_jax = there.issuperset(map(type, arrays))
+            results = executable.compiled(*arrays) if in_jax else executable.on_arrays(arrays)
         except (TypeError, ValueError):  # other types, or another device
             return UNKNOWN
         return self.checked_value(results, arrays, met)
@@ -225,7 +247,7 @@ class DispatchCache:
             return UNKNOWN
         if last.direct and (concrete or (structure not in self.ambiguous and without_python_numbers(leaves))):
             arrays = leaves if concrete else last.convert_mixed(leaves, self.concrete)
-            value = UNKNOWN if arrays is None else last.try_compiled(arrays, all_in_jax=concrete)
+            value = UNKNOWN if arrays is None else last.try_compiled(arrays, self.concrete)
             if value is not UNKNOWN:
                 return value
         key = pytrees.fast_tree_key(leaves, structure)
@@ -235,7 +257,7 @@ class DispatchCache:
         self.by_structure[structure] = known
         known.loaded.recent.get(known)
         arrays = known.convert_mixed(leaves, self.concrete) if known.direct else None
-        value = UNKNOWN if arrays is None else known.try_compiled(arrays, all_in_jax=False)
+        value = UNKNOWN if arrays is None else known.try_compiled(arrays, self.concrete)
         return known.run(leaves) if value is UNKNOWN else value
 
     def sizes_of(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -78,6 +78,24 @@ def test_numbers_of_the_host_take_a_short_way_that_keeps_types() -> None:
             MODULE.f(np.ones(2, np.float32), 5)
 
 
+def test_a_number_given_again_and_again_is_sent_once() -> None:
+    """By its identity: another one, if only of another sign, is looked at anew."""
+    f = difflang.loads("fn f(x: f64, k: f64, i: i32, b: bool) -> f64 = if b { x / k + f64(i) } else { k }").f
+    rate = float("0.25")
+    with jax.enable_x64(True):
+        x = jnp.asarray(1.0)
+    for _ in range(3):
+        assert float(f(x, rate, 3, True)) == 7.0
+    with jax.transfer_guard_host_to_device("disallow_explicit"):
+        assert float(f(x, rate, 3, True)) == 7.0
+    given = [((-rate, 3, True), -1.0), ((0.0, 3, True), np.inf), ((-0.0, 3, True), -np.inf), ((rate, 4, False), 0.25)]
+    for numbers, expected in given * 2:
+        for _ in range(3):
+            assert float(f(x, *numbers)) == expected
+    with pytest.raises(difflang.ArgumentError):
+        f(x, 3, 3, 1)
+
+
 def test_what_is_in_jax_is_not_copied() -> None:
     """Not even by a transfer that is asked for; of the host's numbers the guard takes note."""
     x, i = ones(2), jnp.int32(1)
