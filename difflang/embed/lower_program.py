@@ -17,6 +17,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor, Type, numpy_dtype
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.arrays.reshard import Split
+from difflang.ops.device_regions import splits_left_to_xla
 from difflang.passes.drop_placements import has_placements
 from difflang.sharding.entry_splits import entry_splits
 from difflang.sharding.pin_splits import pin_splits
@@ -137,7 +138,8 @@ def jit_finished_graph(
         graph = pin_splits(graph, params, mesh)
 
     def function(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)
+        with splits_left_to_xla(params is None):
+            found = Lowering(jax, platform, program.hooks.on_print).graph(graph, *arrays)
         if checked is not None:
             report_failed_check(program, found[checked])
         return found

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from difflang.ir.array_types import Jax, JaxArray
+
+LEFT_TO_XLA: ContextVar[bool] = ContextVar("left_to_xla", default=False)
+
+
+@contextmanager
+def splits_left_to_xla(left: bool) -> Iterator[None]:
+    """Whether what is lowered here does not say how its arrays are split."""
+    token = LEFT_TO_XLA.set(left)
+    try:
+        yield
+    finally:
+        LEFT_TO_XLA.reset(token)
 
 
 def mesh_here(jax: Jax) -> tuple[Any, frozenset[str]]:
@@ -29,6 +44,13 @@ def whole_axes(jax: Jax, x: JaxArray, axes: Sequence[int]) -> JaxArray:
     sharding, anyhow = jax.sharding, jax.sharding.PartitionSpec.UNCONSTRAINED
     spec = sharding.PartitionSpec(*[None if a in axes else anyhow for a in range(x.ndim)])
     return jax.lax.with_sharding_constraint(x, sharding.NamedSharding(mesh, spec))
+
+
+def whole_uneven_axes(jax: Jax, x: JaxArray, axes: Sequence[int]) -> JaxArray:
+    """An array of which every device has the whole of those axes that XLA may split into parts of several sizes."""
+    mesh, free = mesh_here(jax)
+    count = prod([mesh.shape[a] for a in free]) if LEFT_TO_XLA.get() else 1
+    return whole_axes(jax, x, [a for a in axes if x.shape[a] % count])
 
 
 def partition_spec(jax: Jax, split: Sequence[tuple[str, ...]], free: frozenset[str]) -> Any:

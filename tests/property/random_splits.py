@@ -55,6 +55,12 @@ fn placed(x: f64[n, d], i: i32[n]) -> f64[n, d] {
   for k in 0..n { y[k, i[k] % 3] += x[k, 0] }
   y
 }
+fn marked(x: f64[n, d]) -> f64[n, d] {
+  var y = zeros(n, d)
+  for (k, r) in enumerate(x[1..]) { y[k, argmax(r)] += r[0] }
+  y
+}
+fn chosen(x: f64[n, d]) -> f64 = sum([for r in x[1..] => r[argmax(r)]]^2) + sum(sort(x[..n - 1], axis = 1)[.., 0]^3)
 fn sorted(x: f64[n, d], w: f64[d]) -> f64 = sum(sort(x, axis = 1) @ w)
 fn stepped(x: f64[s, n, d]) -> f64 {
   var y = x[0]
@@ -90,7 +96,7 @@ fn roots(a: f64[n]) -> f64[n] = [for i => {
 """
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "lookup": ("32 8", "i16"), "scattered": ("16", "i16"), "ordered": ("16",),
-    "picked": ("8 4", "i8"), "placed": ("8 4", "i8"), "sorted": ("8 4", "4"), "stepped": ("3 8 4",),
+    "picked": ("8 4", "i8"), "placed": ("8 4", "i8"), "marked": ("8 4",), "chosen": ("8 4",), "sorted": ("8 4", "4"), "stepped": ("3 8 4",),
     "solved": ("8 8", "8"),
     "pairs": ("8 4",), "attended": ("8 4", "12 4", "12 4"), "recurrent": ("8 4", "4 4"), "heated": ("16",),
     "branched": ("16 4",), "joined": ("8", "8"), "waves": ("16",), "entropy": ("8 4", "4 6"), "extremes": ("12 4",),

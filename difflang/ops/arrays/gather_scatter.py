@@ -6,6 +6,7 @@ an index out of range, so nothing reads garbage.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, I64, NUMBERS, DType, Tensor
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.batching_rules import batch_gather, batch_scatter, batch_slice, batch_update, clamp_index
+from difflang.ops.device_regions import whole_uneven_axes
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.op_factories import (
     FixedOperand,
@@ -230,8 +232,25 @@ def index_dims(rank: int, indices: tuple[JaxArray, ...], axes: Ints, positions: 
     return tuple(range(batch, batch + rest)), named, named, of_array, of_indices
 
 
-def scatter_dims(jax: Jax, rank: int, indices: tuple[JaxArray, ...], axes: Ints, positions: Positions = ()) -> JaxArray:
-    return jax.lax.ScatterDimensionNumbers(*index_dims(rank, indices, axes, positions))
+def scatter_by(
+    jax: Jax,
+    scatter: Callable[..., JaxArray],
+    x: JaxArray,
+    updates: JaxArray,
+    indices: tuple[JaxArray, ...],
+    axes: Ints,
+    positions: Positions = (),
+) -> JaxArray:
+    """A scatter of JAX, of updates that have the axes of the indices first.
+
+    Where XLA splits these axes into parts of several sizes along one axis of a mesh, it writes what it adds to the last
+    part too (jaxlib 0.10.2): it must not.
+    """
+    batch, lax = range(indices[0].ndim), jax.lax
+    rows = whole_uneven_axes(jax, stack_indices(jax, indices, positions), batch)
+    dims = lax.ScatterDimensionNumbers(*index_dims(x.ndim, indices, axes, positions))
+    updates = whole_uneven_axes(jax, updates, batch)
+    return scatter(x, rows, updates, dims, mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
 def gather_lower(jax: Jax, x: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()) -> JaxArray:
@@ -258,11 +277,7 @@ def last_writes_lower(jax: Jax, *indices: JaxArray, sizes: Ints, positions: Posi
     count = int(np.prod(shape, dtype=np.int64))
     ordinals = lax.reshape(lax.iota(np.int32, count), shape)
     axes = tuple(range(len(sizes)))
-    winners = lax.scatter_max(
-        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices, positions), ordinals,
-        scatter_dims(jax, len(sizes), indices, axes, positions),
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )  # fmt: skip
+    winners = scatter_by(jax, lax.scatter_max, lax.full(sizes, np.int32(-1)), ordinals, indices, axes, positions)
     stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes, positions=positions), ordinals)
     return lax.bitwise_and(indices_in_range_lower(jax, indices, sizes), stays)
 
@@ -276,20 +291,13 @@ def scatter_lower(
     first = next(k for k in range(len(indices)) if k not in dict(positions))
     beyond = lax.full_like(indices[first], -1)
     sent = (*indices[:first], lax.select(wins, indices[first], beyond), *indices[first + 1 :])
-    return lax.scatter(
-        x, stack_indices(jax, sent, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )  # fmt: skip
+    return scatter_by(jax, lax.scatter, x, updates, sent, axes, positions)
 
 
 def scatter_add_lower(
     jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
 ) -> JaxArray:
-    lax = jax.lax
-    return lax.scatter_add(
-        x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )  # fmt: skip
+    return scatter_by(jax, jax.lax.scatter_add, x, updates, indices, axes, positions)
 
 
 def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Value:

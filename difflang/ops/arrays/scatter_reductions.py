@@ -32,9 +32,8 @@ from difflang.ops.arrays.gather_scatter import (
     indexed_axes_first,
     indices_in_range,
     scatter_add,
-    scatter_dims,
+    scatter_by,
     scatter_type,
-    stack_indices,
 )
 from difflang.ops.arrays.shape_manipulation import broadcast, reshape
 from difflang.ops.batching_rules import batch_scatter
@@ -100,10 +99,8 @@ def first_claims_lower(jax: Jax, claims: JaxArray, *indices: JaxArray, shape: In
     ordinals = lax.reshape(lax.iota(np.int32, count), lead)
     ordinals = lax.broadcast_in_dim(ordinals, claims.shape, tuple(range(len(lead))))
     none = np.int32(count)
-    first = lax.scatter_min(
-        lax.full(shape, none), stack_indices(jax, indices), lax.select(claims, ordinals, lax.full_like(ordinals, none)),
-        scatter_dims(jax, len(shape), indices, axes), mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )  # fmt: skip
+    claimed = lax.select(claims, ordinals, lax.full_like(ordinals, none))
+    first = scatter_by(jax, lax.scatter_min, lax.full(shape, none), claimed, indices, axes)
     return lax.bitwise_and(claims, lax.eq(gather_lower(jax, first, *indices, axes=axes), ordinals))
 
 
@@ -163,10 +160,7 @@ def scatter_extremum_op(
         lax = jax.lax
         if jax.numpy.issubdtype(x.dtype, np.floating):
             updates = lax.select(lax.ne(updates, updates), lax.full_like(updates, nothing(x.dtype)), updates)
-        return getattr(lax, lower)(
-            x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
-            mode=lax.GatherScatterMode.FILL_OR_DROP,
-        )  # fmt: skip
+        return scatter_by(jax, getattr(lax, lower), x, updates, indices, axes, positions)
 
     def combine(old: Array, new: Array) -> Array:
         return np.where(reference(new, old), new, old)
@@ -261,11 +255,7 @@ def flat_positions(places: list[Value], sizes: list[int]) -> Value:
 def scatter_mul_lower(
     jax: Jax, x: JaxArray, updates: JaxArray, *indices: JaxArray, axes: Ints, positions: Positions = ()
 ) -> JaxArray:
-    lax = jax.lax
-    return lax.scatter_mul(
-        x, stack_indices(jax, indices, positions), updates, scatter_dims(jax, x.ndim, indices, axes, positions),
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )  # fmt: skip
+    return scatter_by(jax, jax.lax.scatter_mul, x, updates, indices, axes, positions)
 
 
 def scatter_mul_array_jvp(dx: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:

@@ -50,6 +50,32 @@ def test_an_extremum_along_a_split_axis() -> None:
     np.testing.assert_allclose(jax.block_until_ready(m.weights(put(ROWS, "data"))), m.weights(ROWS), rtol=1e-6)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_writes_at_as_many_places_as_a_mesh_does_not_divide(kind: AxisType, jitted: bool) -> None:
+    """XLA's partitioner writes at the first place what it adds to the places, where a mesh has a second axis."""
+    m = difflang.loads(
+        """
+fn marks(x: f32[n, m]) -> f32[n, m] {
+  var z = zeros(n, m)
+  for (i, r) in enumerate(x[1..]) { z[i, argmax(r)] += 1.0 }
+  z
+}
+fn hot(x: f32[n, m]) -> f32 = sum([for r in x[1..] => r[argmax(r)]]^2)
+fn best(x: f32[n, m]) -> f32 { let (found, _) = top_k(x, 3, axis = 1); sum(found^2) }
+fn least(x: f32[n, m]) -> f32 = sum(sort(x[1..], axis = 1)[.., 0]^2)
+fn highest(x: f32[n, m]) -> f32[m] { var y = x[0]; for r in x[1..] { y[argmax(r)] max= 2.0 * r[0] }; y }
+""".replace("; ", "\n")
+    )
+    mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(kind,) * 2)
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    for f in (m.marks, m.highest, m.hot.grad(), m.best.grad(), m.least.grad()):
+        for spec in (P("data"), P(None, "model"), P("data", "model"), P(("data", "model"))):
+            given = jax.device_put(x, NamedSharding(mesh, spec))
+            found = (jax.jit(f) if jitted else f)(given)
+            np.testing.assert_allclose(jax.block_until_ready(found), f(x), rtol=1e-6)
+
+
 def test_the_gradient_of_every_second_row() -> None:
     """XLA's partitioner writes what is padded between the rows of an array that is split to wrong places."""
     f = difflang.loads("axes data\nfn f(x: f32[6 @data, d]) -> f32[3, d] = x[0..6 by 2]").f
