@@ -21,20 +21,31 @@ from difflang.sharding.region_splits import region_params, region_results, whole
 from difflang.sharding.sums_after_loops import sums_after_loops
 from difflang.sharding.windows.windows_to_shifts import windows_to_shifts
 
+MAX_ROUNDS = 3  # once the step of a loop has no windows, what it carries may stay split, and have windows elsewhere
+
 
 def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
-    """A finished graph that says how results of operations on several elements, and what loops carry, are split.
+    """A finished graph as devices run it, that says how its values are split; see `graph_for_mesh` and `with_pins`."""
+    return with_pins(graph_for_mesh(graph, params, mesh), params, mesh)
 
-    Windows are shifted arrays in it.
+
+def with_pins(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
+    """A graph for a mesh that says how results of operations on several elements, and what loops carry, are split.
+
     An array that is moved goes by the way that costs least: what will be cut is cut first.
     """
-    return SplitPins(mesh).graph(graph_for_mesh(graph, params, mesh), params)
+    return SplitPins(mesh).graph(graph, params)
 
 
 def graph_for_mesh(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
     """A finished graph as devices run it: with shifted arrays for windows, and sums that wait for the end of loops."""
-    shifted = windows_to_shifts(note_index_positions(graph), params, mesh)
-    return sums_after_loops(shifted, params, mesh)
+    graph = note_index_positions(graph)
+    for _ in range(MAX_ROUNDS):
+        shifted = windows_to_shifts(graph, params, mesh)
+        if shifted is graph:
+            break
+        graph = shifted
+    return sums_after_loops(graph, params, mesh)
 
 
 class SplitPins:

@@ -25,7 +25,7 @@ from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
 from difflang.sharding.entry_splits import entry_splits
 from difflang.sharding.mesh_splits import MeshSplits, PredictedCollective
-from difflang.sharding.pin_splits import graph_for_mesh, pin_splits
+from difflang.sharding.pin_splits import graph_for_mesh, with_pins
 from difflang.sharding.region_splits import whole_split
 from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
@@ -170,9 +170,9 @@ def large_gathers(moves: Iterable[PredictedCollective]) -> Iterator[Diagnostic]:
 
 
 def compile_pinned(graph: Graph, splits: Sequence[Split], mesh: Mapping[str, int]) -> PartitionedProgram:
-    """What XLA makes of a graph that says how its values are split. Errors: DL0601."""
+    """What XLA makes of a graph for a mesh, with pins. Errors: DL0601."""
     try:
-        return compile_on_mesh(pin_splits(graph, splits, mesh), mesh, splits)
+        return compile_on_mesh(with_pins(graph, splits, mesh), mesh, splits)
     except RuntimeError as error:
         count = prod(mesh.values())
         way = f"JAX was started before with fewer; set `XLA_FLAGS={HOST_DEVICES_FLAG}={count}`"

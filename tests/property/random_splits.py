@@ -96,7 +96,8 @@ fn roots(a: f64[n]) -> f64[n] = [for i => {
 """
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "lookup": ("32 8", "i16"), "scattered": ("16", "i16"), "ordered": ("16",),
-    "picked": ("8 4", "i8"), "placed": ("8 4", "i8"), "marked": ("8 4",), "chosen": ("8 4",), "sorted": ("8 4", "4"), "stepped": ("3 8 4",),
+    "picked": ("8 4", "i8"), "placed": ("8 4", "i8"), "marked": ("8 4",), "chosen": ("8 4",), "sorted": ("8 4", "4"),
+    "stepped": ("3 8 4",),
     "solved": ("8 8", "8"),
     "pairs": ("8 4",), "attended": ("8 4", "12 4", "12 4"), "recurrent": ("8 4", "4 4"), "heated": ("16",),
     "branched": ("16 4",), "joined": ("8", "8"), "waves": ("16",), "entropy": ("8 4", "4 6"), "extremes": ("12 4",),
