@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import jax
 import numpy as np
 
 from difflang.api.item_arrays import read_source
@@ -21,6 +20,7 @@ from difflang.execution.callable_graph import CallableGraph, MakeProgram, random
 from difflang.gradcheck.report import GradcheckReport
 from difflang.ir.tensor_types import Tensor
 from difflang.runtime import pytrees
+from difflang.runtime.argument_conversion import on_device
 from difflang.runtime.compile import compile_graph
 from difflang.runtime.devices import default_device
 from difflang.runtime.forked_process import uses_threads
@@ -142,8 +142,7 @@ class Specialization(CallableGraph):
         converted = self.executable.converters[place](number)
         # To send it takes longer than a small program, so this pays from the third call on.
         if last is number and default_device() == self.executable.setting:
-            with jax.enable_x64(True):
-                array = jax.device_put(converted)
+            array = on_device(converted)
         self.repeated_numbers[place] = number, array if last is number else None
         return converted
 

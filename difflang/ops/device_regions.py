@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import prod
@@ -16,7 +16,7 @@ LEFT_TO_XLA: ContextVar[bool] = ContextVar("left_to_xla", default=False)
 
 
 @contextmanager
-def splits_left_to_xla(left: bool) -> Iterator[None]:
+def splits_left_to_xla(left: bool) -> Generator[None]:
     """Whether what is lowered here does not say how its arrays are split."""
     token = LEFT_TO_XLA.set(left)
     try:

@@ -67,6 +67,12 @@ def concrete_array_class() -> type[Any]:
         return type(jax.device_put(np.zeros((), np.float32)))
 
 
+def on_device(array: Any) -> Array:
+    """A number or an array of NumPy on JAX's default device, with all of its bits."""
+    with jax.enable_x64(True):
+        return jax.device_put(array)
+
+
 def check_argument(given: Any, type: Tensor, name: str) -> Array:
     array = given
     if is_python_number(given):

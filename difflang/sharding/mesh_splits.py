@@ -24,6 +24,7 @@ from difflang.ops.arrays.resplit import ReshardingStep, resharding_steps
 from difflang.ops.arrays.shape_manipulation import reshape
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.control.on_devices import READS, WRITES, cut_axes
+from difflang.passes.dce import dce
 from difflang.sharding.axis_names import (
     SIZE_ATTRS,
     AxisNames,
@@ -40,11 +41,13 @@ from difflang.sharding.region_splits import (
     is_item,
     joined,
     lane,
+    lasting_results,
     region_params,
     region_results,
+    replayed_results,
     returned,
     runs_by_device,
-    steps_of,
+    runs_of_regions,
     stores_states,
     whole_split,
 )
@@ -110,6 +113,7 @@ class MeshSplits:
         self.on_devices: dict[Eqn, Along | None] = {}
         self.sizes: dict[Eqn, tuple[tuple[str, Split], ...]] = {}  # how the sizes in their attributes are split
         self.lanes: dict[Eqn, Along] = {}  # along what instances of regions are split
+        self.runs: dict[Value, Eqn] = {}  # the loops that histories come from
         self.held: dict[Value, list[Split]] = {}  # the splits in which devices have a value already
         self.regions: dict[tuple[Graph, tuple[Split, ...], tuple[Split | None, ...]], RegionSplits] = {}
 
@@ -293,13 +297,34 @@ class MeshSplits:
             s: starts.get(s) or self.joined(eqn, s, back, whole) for s in flow.slots if (back := returned(s, ends))
         }
         self.enter(eqn, given, starts, lanes)
-        times = steps_of(eqn) if flow.repeats and not flow.independent else 1
-        for k, region in enumerate(eqn.regions):
-            wanted = region_results(eqn, k, self.returns[eqn])
-            for m in self.of_region(region, region_params(eqn, k, starts), wanted, eqn.span).moves:
-                often = None if times is None or m.times is None else m.times * times
-                self.moves += [replace(m, times=often)] * (2 if k and times is None and stores_states(eqn) else 1)
+        times = runs_of_regions(eqn) if flow.repeats and not flow.independent else 1
+        for k in range(len(eqn.regions)):
+            # A step stores states, of which the items of histories are computed again.
+            kept = range(len(eqn.regions[k].results)) if k else lasting_results(eqn)
+            self.repeat(eqn, k, kept, times)
+            if k and times is None and stores_states(eqn):
+                self.repeat(eqn, k, kept, times)
+        self.replay(eqn)
         return self.results_of_regions(eqn, lanes)
+
+    def repeat(self, eqn: Eqn, k: int, places: Sequence[int], times: int | None) -> None:
+        """Note what devices exchange in so many runs of a region, for those of its results."""
+        region, wanted = eqn.regions[k], region_results(eqn, k, self.returns[eqn])
+        part = region if len(places) == len(wanted) else dce(region.with_results([region.results[i] for i in places]))
+        params = region_params(eqn, k, self.starts[eqn])
+        for m in self.of_region(part, params, [wanted[i] for i in places], eqn.span).moves:
+            often = None if times is None or m.times is None else m.times * times
+            self.moves.append(replace(m, times=often))
+
+    def replay(self, eqn: Eqn) -> None:
+        """Note what devices exchange again for the histories that a loop reads."""
+        self.runs |= {r: eqn for r in eqn.results if isinstance(r.type, History)}
+        sources = [self.runs[v] for v in eqn.operands if v in self.runs]
+        for run in sources:  # and for those that these read
+            sources += [self.runs[v] for v in run.operands if v in self.runs and self.runs[v] not in sources]
+        for run in dict.fromkeys(sources):
+            for places in replayed_results(run):
+                self.repeat(run, 0, places, None)
 
     def joined(self, eqn: Eqn, slot: RegionSlot, splits: Sequence[Split], whole: set[tuple[RegionSlot, int]]) -> Split:
         for here in zip(*splits, strict=True):

@@ -8,6 +8,8 @@ from difflang.ir.graph import Eqn, graphs_postorder
 from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.arrays.reshard import Along, Split
+from difflang.ops.loop.checkpoint_store import find_state_carries
+from difflang.ops.loop.loop_attrs import LoopAttrs
 
 
 def array_shape(type: Type) -> tuple[object, ...]:
@@ -35,6 +37,15 @@ def steps_of(eqn: Eqn) -> int | None:
     """How many steps a loop takes, if that is known."""
     length = eqn.attrs.get("length") if eqn.attrs.get("exact", True) else None
     return length if isinstance(length, int) else None
+
+
+def runs_of_regions(eqn: Eqn) -> int | None:
+    """How often the regions of a loop run in XLA's program, if that is not decided as it runs: what reads histories, or
+    stores each so many states, goes from one stored state to the next.
+    """
+    reads = any(isinstance(v.type, History) for v in eqn.operands)
+    slots, interval, *_ = eqn.attrs.get("keep", (0, 0))
+    return None if reads or (interval and not slots) else steps_of(eqn)
 
 
 def lane(eqn: Eqn, slot: RegionSlot, split: Split) -> Along:
@@ -105,3 +116,21 @@ def region_results(eqn: Eqn, region: int, returns: Mapping[RegionSlot, Split]) -
         if at is not None:
             found[at] = split
     return found
+
+
+def lasting_results(eqn: Eqn) -> list[int]:
+    """The results of a loop's step that it computes as it runs: all but the items of histories."""
+    again = replayed_results(eqn)[0] if stores_states(eqn) else []
+    return [i for i in range(len(eqn.regions[0].results)) if i not in again]
+
+
+def replayed_results(eqn: Eqn) -> list[list[int]]:
+    """What a loop that reads the histories of this one computes again: their items, and the states that are not stored.
+
+    As positions of results of this loop's step.
+    """
+    form, step = LoopAttrs.of(eqn), eqn.regions[0]
+    items = [i for i in range(form.carry, len(step.results)) if isinstance(eqn.results[1 + i].type, History)]
+    first = 1 + form.consts
+    gives = step.with_results([step.results[i] for i in items])
+    return [items, list(find_state_carries(step, gives, range(first, first + form.carry)))]

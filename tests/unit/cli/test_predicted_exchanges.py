@@ -135,6 +135,38 @@ fn crossed(a: f32[n @data, n @model], b: f32[n @model]) -> f32[n @data] {
   for i in 0..3 { y = tanh(y + a @ reshard(b + sum(y), @model)) }
   y
 }
+fn rolled(x: f32[n @data]) -> f32 {
+  var y = x
+  for _ in 0..9 { y = sin(roll(y, 1)) }
+  sum(y)
+}
+fn counted(x: f32[n @data], k: i32) -> f32 {
+  var y = x
+  for _ in 0..k { y = sin(roll(y, 1)) }
+  sum(y)
+}
+fn cooled(x: f32[n @data]) -> f32 {
+  var y = x
+  var total = 0.0
+  while max(y) > 0.5 {
+    y[1..n - 1] += 0.1 * (sin(y[2..]) - y[..n - 2])
+    total += mean(y)
+  }
+  total + sum(y)
+}
+fn warmed(x: f32[n @data]) -> f32 {
+  var y = x
+  while max(y) > 0.5 { y = 0.8 * sin(y) + 0.1 * mean(y) }
+  var z = x + y
+  while max(z) > 0.3 { z = 0.7 * z * mean(z) + 0.1 * y }
+  sum(z)
+}
+fn roots_of_steps(x: f32[n @data]) -> f32 {
+  var y = x
+  @checkpoint(sqrt) for _ in 0..16 { y = sin(roll(y, 1)) + mean(y) }
+  @checkpoint(every, steps = 4) for _ in 0..16 { y = sin(roll(y, 1)) + mean(y) }
+  sum(y)
+}
 """
 SIZES = {"n": 8, "d": 6, "h": 12, "k": 3, "b": 4, "t": 5, "m": 4, "e": 2, "v": 20}
 FUNCTIONS = {
@@ -145,7 +177,8 @@ FUNCTIONS = {
     "attend": ("dmebt", "wq,wo"), "first": ("nd", "x"), "joined": ("n", "x"), "edges": ("n", "x"), "faces": ("n", "x"),
     "ring": ("n", "x"), "totals": ("nd", "x"), "written": ("nk", "x"), "turned": ("nd", "x"), "crossed": ("n", None),
     "images": ("dnh", "k,x"), "sheets": ("bh", "k,x"), "shrunk": ("dnh", "k,x"), "apart": ("dnh", "k,x"),
-    "roots": ("n", "p"),
+    "roots": ("n", "p"), "rolled": ("n", "x"), "counted": ("n", "x"), "cooled": ("n", "x"), "warmed": ("n", "x"),
+    "roots_of_steps": ("n", "x"),
 }  # fmt: skip
 
 
