@@ -18,6 +18,7 @@ class LocalBinding(Struct, eq=False):
     span: Span | None = None
     was_read: bool = False
     is_loop_variable: bool = False  # a loop rebinds it at each step
+    is_captured: bool = False  # it stands outside of the lambda that reads it
 
 
 class BlockScope(Struct, eq=False):

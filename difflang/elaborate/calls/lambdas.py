@@ -84,6 +84,7 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
     scope = BlockScope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
+        scope.names[name].is_captured = True
     bind_host_constants(cx, scope, code)
     cx.scope, cx.module, cx.lambda_depth, cx.root.result = BlockScope(scope), code.module, cx.lambda_depth + 1, None
     try:

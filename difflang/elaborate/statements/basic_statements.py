@@ -256,6 +256,9 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
         raise unknown_target_error(cx, target)
     if isinstance(binding.term, PoisonTerm):
         raise AlreadyReported
+    if binding.is_captured:
+        message = f"a lambda cannot assign to `{target.id}`, which stands outside it"
+        raise cx.error("DL0208", message, target.span, "", "give back the new value, and assign it outside")
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
         raise immutable_name_error(target.id, labels)

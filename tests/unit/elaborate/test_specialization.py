@@ -205,6 +205,14 @@ def test_what_is_refused(program: str, code: str) -> None:
         checked(program)
 
 
+@pytest.mark.parametrize("outside", ["var total = 0.0", "let total = 0.0"])
+@pytest.mark.parametrize("inside", ["total += a", "total = a"])
+def test_a_lambda_assigns_to_nothing_outside_it(outside: str, inside: str) -> None:
+    program = f"fn f(x: f32) -> f32 {{\n  {outside}\n  let g = |a: f32| {{ {inside}\n  a }}\n  g(x) + total\n}}\n"
+    with pytest.raises(DifflangError, match=r"DL0208.*a lambda cannot assign to `total`, which stands outside it"):
+        checked(program)
+
+
 CHOSEN = [
     ("fn f(n: dim, x: f64) -> f64 {\n let (g, k) = if n > 2 { (|t| t + x, 1) } else { (|t| t * x, 2) }\n g(k)\n}", "(f(3, 5), f(1, 5))", (6, 10)),
     ("fn f(n: dim, x: f64) -> f64 {\n let g = if n > 2 { |t| t + x } else { |t| t * x }\n g(x)\n}", "(f(3, 5), f(1, 5))", (10, 25)),
