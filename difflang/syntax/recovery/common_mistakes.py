@@ -239,6 +239,9 @@ COMMON_MISTAKES = (
             "write `enum E { A, B }`"),
     CommonMistake("DL0124", "x: f32 = 3", "opener before at", "use `let` or `var` to bind a name",
             "write `let x: f32 = ...`", replacement=((r"", "let "), (r"", "var ")), both=True),
+    *(CommonMistake("DL0124", f"{word} x = y: f32", "at", "the type of a name goes after it",
+            f"write `{word} x: f32[n] = …`", (DROP_TOKEN,), r":[ \t]*\w+(?:\[[^\]\n]*\])?",
+            line_prefix=rf"[ \t]*{word}\b[^:\n]*=[^:\n]*") for word in ("let", "var")),
     CommonMistake("DL0131", "enum E { }", "state at", "an enum needs at least one variant",
             "an empty record is written "
             "`record R { }`"),
