@@ -243,13 +243,13 @@ def scatter_by(
 ) -> JaxArray:
     """A scatter of JAX, of updates that have the axes of the indices first.
 
-    Where XLA splits these axes into parts of several sizes along one axis of a mesh, it writes what it adds to the last
-    part too (jaxlib 0.10.2): it must not.
+    Where XLA splits an array or these axes into parts of several sizes, it fills up the last part, and then writes what
+    it filled up, or in its place, too (jaxlib 0.10.2): it must not.
     """
     batch, lax = range(indices[0].ndim), jax.lax
     rows = whole_uneven_axes(jax, stack_indices(jax, indices, positions), batch)
     dims = lax.ScatterDimensionNumbers(*index_dims(x.ndim, indices, axes, positions))
-    updates = whole_uneven_axes(jax, updates, batch)
+    x, updates = whole_uneven_axes(jax, x, range(x.ndim)), whole_uneven_axes(jax, updates, batch)
     return scatter(x, rows, updates, dims, mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
