@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from difflang.api.item_arrays import read_source
 from difflang.api.loaded_program import CallArguments, LoadedProgram
@@ -36,6 +37,18 @@ ONLY_INT = frozenset([int])
 NUMPY_CLASSES = (np.ndarray, np.generic)
 # Classes that are pytree leaves.
 LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}
+
+
+# To keep a number on the device takes as long as so many calls lose to sending it.
+CALLS_BEFORE_SENT = 8
+
+
+class RepeatedNumber(Struct):
+    """A number of Python that the last calls passed, and its array once there were enough of them."""
+
+    number: Any
+    calls: int = 0
+    array: Any = None
 
 
 class Specialization(CallableGraph):
@@ -67,7 +80,7 @@ class Specialization(CallableGraph):
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         super().__init__(loaded.run_context, self.entry.graph, self.entry.fails, type, self.entry.limit)
-        self.repeated_numbers: dict[int, tuple[Any, Any]] = {}  # by place, a number and its array once it came again
+        self.repeated_numbers: dict[int, RepeatedNumber] = {}  # by place among the arguments
         # Whether the arguments can be passed to the program unchanged.
         self.direct = self.identity_order and not self.random and not self.constants
         like = gradient_template(type, signature, given)
@@ -85,6 +98,7 @@ class Specialization(CallableGraph):
         for key in self.instance_keys:
             self.loaded.checked.session.instances.pop(key, None)
         self.programs.clear()
+        self.repeated_numbers.clear()
         self.drop_jax_programs()
 
     def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
@@ -132,18 +146,19 @@ class Specialization(CallableGraph):
         return arrays
 
     def array_of_number(self, place: int, number: Any) -> Any:
-        """The argument at a place for a number of Python; one that a call after another passes stays on the device.
+        """The argument at a place for a number of Python; one that call after call passes stays on the device.
 
         Errors: those of `argument_converter`.
         """
-        last, array = self.repeated_numbers.get(place, (UNKNOWN, None))
-        if last is number and array is not None:
-            return array
+        repeated = self.repeated_numbers.get(place)
+        if repeated is None or repeated.number is not number:
+            repeated = self.repeated_numbers[place] = RepeatedNumber(number)
+        if repeated.array is not None:
+            return repeated.array
+        repeated.calls += 1
         converted = self.executable.converters[place](number)
-        # To send it takes longer than a small program, so this pays from the third call on.
-        if last is number and default_device() == self.executable.setting:
-            array = on_device(converted)
-        self.repeated_numbers[place] = number, array if last is number else None
+        if repeated.calls == CALLS_BEFORE_SENT and default_device() == self.executable.setting:
+            repeated.array = on_device(converted)
         return converted
 
     def bare_compiled(self) -> Callable[..., list[Any]] | None:

@@ -68,8 +68,8 @@ def concrete_array_class() -> type[Any]:
 
 
 def on_device(array: Any) -> Array:
-    """A number or an array of NumPy on JAX's default device, with all of its bits."""
-    with jax.enable_x64(True):
+    """A number or an array of NumPy on JAX's default device, with all of its bits, also where JAX traces."""
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
         return jax.device_put(array)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import difflang
+from difflang.api.specialization import CALLS_BEFORE_SENT
 from difflang.runtime import pytrees
 
 SOURCE = """
@@ -84,16 +85,26 @@ def test_a_number_given_again_and_again_is_sent_once() -> None:
     rate = float("0.25")
     with jax.enable_x64(True):
         x = jnp.asarray(1.0)
-    for _ in range(3):
+    for _ in range(1 + CALLS_BEFORE_SENT):
         assert float(f(x, rate, 3, True)) == 7.0
     with jax.transfer_guard_host_to_device("disallow_explicit"):
         assert float(f(x, rate, 3, True)) == 7.0
     given = [((-rate, 3, True), -1.0), ((0.0, 3, True), np.inf), ((-0.0, 3, True), -np.inf), ((rate, 4, False), 0.25)]
     for numbers, expected in given * 2:
-        for _ in range(3):
+        for _ in range(1 + CALLS_BEFORE_SENT):
             assert float(f(x, *numbers)) == expected
     with pytest.raises(difflang.ArgumentError):
         f(x, 3, 3, 1)
+
+
+def test_a_number_given_again_and_again_leaks_no_trace() -> None:
+    f = difflang.loads("fn f(k: f32, x: f32[n]) -> f32[n] = k * x").f
+    x, rate = ones(3), float("0.25")
+    f(rate, x)
+    with jax.checking_leaks():
+        jax.jit(lambda y: sum([f(rate, x) for _ in range(2 * CALLS_BEFORE_SENT)], y))(x)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(rate, x), 0.25)
 
 
 def test_what_is_in_jax_is_not_copied() -> None:
