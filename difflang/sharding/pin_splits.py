@@ -32,7 +32,7 @@ def pin_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -
 def with_pins(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> Graph:
     """A graph for a mesh that says how results of operations on several elements, and what loops carry, are split.
 
-    An array that is moved goes by the way that costs least: what will be cut is cut first.
+    Where it moves arrays, it does so by the way that costs least: what will be cut is cut first.
     """
     return SplitPins(mesh).graph(graph, params)
 

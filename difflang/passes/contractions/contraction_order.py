@@ -248,7 +248,7 @@ def emit_order(
 ) -> NamedArray:
     """The product of the factors of an order. `uses` counts by axis who needs it: factors and the result.
 
-    Of the free axes of both sides those come first that have the first of `places`.
+    `places` says where the reader wants each axis: the side comes first whose axes have the lowest place.
     """
     if isinstance(order, Leaf):
         array = arrays[order.number]
@@ -274,11 +274,13 @@ def emit_order(
 
 
 def reading_places(order: Pair, arrays: Sequence[NamedArray], uses: Counter[int]) -> Mapping[int, int]:
-    """Where a contraction reads the axes of its factors without a copy: batch axes first, those it sums over last."""
+    """Where a contraction wants the axes of its factors, so that none is copied: in a batch, kept, summed over."""
     sides = [Counter([a for i in leaves(part) for a in arrays[i].axes]) for part in (order.lhs, order.rhs)]
     both = [a for a in sides[0] if a in sides[1]]
     batch = [a for a in both if uses[a] > sides[0][a] + sides[1][a]]
-    return {a: 0 if a in batch else 2 if a in both else 1 for a in (*sides[0], *sides[1])}
+    kept = [a for a in (*sides[0], *sides[1]) if a not in both]
+    summed = [a for a in both if a not in batch]
+    return {a: place for place, axes in enumerate((batch, kept, summed)) for a in axes}
 
 
 def leaves(order: Order) -> list[int]:

@@ -143,8 +143,8 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | MaskAfterSum | 
     if not set(truth.axes) & {*plan.over, *plan.summed_after}:
         return MaskAfterSum(plan, truth)
     terms = tensor_type(choice.results[0]).shape
-    if len(terms) in (len(plan.lhs.axes), len(plan.rhs.axes)):
-        return None  # to mask a factor with all axes costs as much as to add the terms up
+    if len(terms) in (len(plan.lhs.axes), len(plan.rhs.axes)) and prod(map(static_size, terms)) <= MAX_TERMS:
+        return None  # to mask a factor with all axes costs more than to add few terms up
     for oriented in (plan, plan.swapped):
         if set(truth.axes) <= set(oriented.lhs.axes):
             return MaskedContraction(oriented, truth, terms)

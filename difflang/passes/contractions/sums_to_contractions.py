@@ -145,7 +145,7 @@ class OrderedEinsum(Struct, frozen=True):
 
 
 def plan_order(eqn: Eqn, level: Level) -> OrderedEinsum | None:
-    """The plan for a sum of products of three factors or more, where another order of them is clearly cheaper."""
+    """The plan for a sum of products, where another order of its factors and sums is clearly cheaper."""
     if tensor_type(eqn.results[0]).dtype not in ORDERED:
         return None
     form = einsum_form(eqn, level.made, level.readers)
