@@ -124,6 +124,9 @@ class Executable:
 
     def on_arrays(self, arrays: Sequence[Any]) -> list[Array]:
         """The results for NumPy and JAX arrays of the declared types."""
+        if jax.config.jax_disable_jit:  # a program is one computation all the same
+            with jax.disable_jit(False):
+                return self.on_arrays(arrays)
         compiled = self.compiled or self.build()
         # Without 64-bit params JAX narrows no argument.
         if not self.wide:

@@ -118,3 +118,16 @@ def test_f64_is_exact_whatever_the_process_says(setting: bool) -> None:
     command = [sys.executable, "-c", X64.format(setting=setting)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_jax_compiles_nothing_a_program_is_compiled_all_the_same() -> None:
+    """`jax.disable_jit` is for looking into functions of Python."""
+    m = difflang.loads("fn f(x: f32[n], a: f32) -> f32 = a * sum(x^2)", name="disabled")
+    x = np.arange(3, dtype=np.float32)
+    with jax.disable_jit():
+        for given in (x, jax.numpy.asarray(x)):
+            for _ in range(2):
+                assert float(m.f(given, 2.0)) == 10.0
+            np.testing.assert_array_equal(m.f.grad("x")(given, 2.0), 4 * x)
+            np.testing.assert_array_equal(jax.grad(m.f)(jax.numpy.asarray(given), 2.0), 4 * x)
+        np.testing.assert_array_equal(jax.jit(jax.vmap(m.f, (0, None)))(np.stack([x, x]), 2.0), [10.0, 10.0])
