@@ -43,7 +43,7 @@ LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}
 CALLS_BEFORE_SENT = 8
 
 
-class RepeatedNumber(Struct):
+class NumberOnDevice(Struct):
     """A number of Python that the last calls passed, and its array once there were enough of them."""
 
     number: Any
@@ -80,7 +80,7 @@ class Specialization(CallableGraph):
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         super().__init__(loaded.run_context, self.entry.graph, self.entry.fails, type, self.entry.limit)
-        self.repeated_numbers: dict[int, RepeatedNumber] = {}  # by place among the arguments
+        self.numbers_on_device: dict[int, NumberOnDevice] = {}  # by place among the arguments
         # Whether the arguments can be passed to the program unchanged.
         self.direct = self.identity_order and not self.random and not self.constants
         like = gradient_template(type, signature, given)
@@ -98,7 +98,7 @@ class Specialization(CallableGraph):
         for key in self.instance_keys:
             self.loaded.checked.session.instances.pop(key, None)
         self.programs.clear()
-        self.repeated_numbers.clear()
+        self.numbers_on_device.clear()
         self.drop_jax_programs()
 
     def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
@@ -150,15 +150,15 @@ class Specialization(CallableGraph):
 
         Errors: those of `argument_converter`.
         """
-        repeated = self.repeated_numbers.get(place)
-        if repeated is None or repeated.number is not number:
-            repeated = self.repeated_numbers[place] = RepeatedNumber(number)
-        if repeated.array is not None:
-            return repeated.array
-        repeated.calls += 1
+        known = self.numbers_on_device.get(place)
+        if known is None or known.number is not number:
+            known = self.numbers_on_device[place] = NumberOnDevice(number)
+        if known.array is not None:
+            return known.array
+        known.calls += 1
         converted = self.executable.converters[place](number)
-        if repeated.calls == CALLS_BEFORE_SENT and default_device() == self.executable.setting:
-            repeated.array = on_device(converted)
+        if known.calls == CALLS_BEFORE_SENT and default_device() == self.executable.setting:
+            known.array = on_device(converted)
         return converted
 
     def bare_compiled(self) -> Callable[..., list[Any]] | None:

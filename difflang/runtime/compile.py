@@ -124,7 +124,8 @@ class Executable:
 
     def on_arrays(self, arrays: Sequence[Any]) -> list[Array]:
         """The results for NumPy and JAX arrays of the declared types."""
-        if jax.config.jax_disable_jit:  # a program is one computation all the same
+        # A program is one computation all the same.
+        if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
             with jax.disable_jit(False):
                 return self.on_arrays(arrays)
         compiled = self.compiled or self.build()

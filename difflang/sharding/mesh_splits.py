@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import NO_SPAN, Span
@@ -25,16 +24,10 @@ from difflang.ops.arrays.shape_manipulation import reshape
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.control.on_devices import READS, WRITES, cut_axes
 from difflang.passes.dce import dce
-from difflang.sharding.axis_names import (
-    SIZE_ATTRS,
-    AxisNames,
-    axes_gone_along,
-    axis_name,
-    is_left_to_xla,
-    sums,
-)
+from difflang.sharding.axis_names import SIZE_ATTRS, AxisNames, axes_gone_along, axis_name, is_left_to_xla, sums
 from difflang.sharding.convolution_halos import halos
 from difflang.sharding.index_positions import note_index_positions
+from difflang.sharding.predicted_collectives import MOVES, PredictedCollective
 from difflang.sharding.region_splits import (
     alone,
     array_shape,
@@ -52,24 +45,6 @@ from difflang.sharding.region_splits import (
     whole_split,
 )
 from difflang.sharding.split_conflicts import IN_JAX, SplitConflict, split_differently, split_twice
-
-MOVES = {"all-gather": "made whole", "all-to-all": "split another way", "collective-permute": "on other devices"}
-
-
-class PredictedCollective(Struct, frozen=True):
-    """An exchange that an equation needs: its kind, and what each device has afterwards.
-
-    It runs `times` in a call; None: as often as a loop of unknown length takes a step. With `declared` the program says
-    so, by a type or by `reshard`.
-    """
-
-    kind: str
-    type: Tensor  # on each device
-    axes: Along
-    span: Span
-    why: str
-    times: int | None = 1
-    declared: bool = False
 
 
 def result_splits(graph: Graph, params: Sequence[Split], mesh: Mapping[str, int]) -> list[Split]:
@@ -301,8 +276,7 @@ class MeshSplits:
         for k in range(len(eqn.regions)):
             # A step stores states, of which the items of histories are computed again.
             kept = range(len(eqn.regions[k].results)) if k else lasting_results(eqn)
-            self.repeat(eqn, k, kept, times)
-            if k and times is None and stores_states(eqn):
+            for _ in range(2 if k and times is None and stores_states(eqn) else 1):
                 self.repeat(eqn, k, kept, times)
         self.replay(eqn)
         return self.results_of_regions(eqn, lanes)
@@ -312,9 +286,8 @@ class MeshSplits:
         region, wanted = eqn.regions[k], region_results(eqn, k, self.returns[eqn])
         part = region if len(places) == len(wanted) else dce(region.with_results([region.results[i] for i in places]))
         params = region_params(eqn, k, self.starts[eqn])
-        for m in self.of_region(part, params, [wanted[i] for i in places], eqn.span).moves:
-            often = None if times is None or m.times is None else m.times * times
-            self.moves.append(replace(m, times=often))
+        found = self.of_region(part, params, [wanted[i] for i in places], eqn.span)
+        self.moves += [m.repeated(times) for m in found.moves]
 
     def replay(self, eqn: Eqn) -> None:
         """Note what devices exchange again for the histories that a loop reads."""

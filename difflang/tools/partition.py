@@ -24,8 +24,9 @@ from difflang.lower.lowering_pipeline import COMPILE_ON_MESH, finalize_graph
 from difflang.ops.arrays.reshard import Split
 from difflang.runtime.collectives import HOST_DEVICES_FLAG, Collective, PartitionedProgram, compile_on_mesh
 from difflang.sharding.entry_splits import entry_splits
-from difflang.sharding.mesh_splits import MeshSplits, PredictedCollective
+from difflang.sharding.mesh_splits import MeshSplits
 from difflang.sharding.pin_splits import graph_for_mesh, with_pins
+from difflang.sharding.predicted_collectives import PredictedCollective
 from difflang.sharding.region_splits import whole_split
 from difflang.tools.emit import EmitRequest, function_call, refuse_host_function, single_function
 from difflang.types.type_errors import make_error
