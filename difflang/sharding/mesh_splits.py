@@ -23,6 +23,7 @@ from difflang.ops.arrays.resplit import ReshardingStep, resharding_steps
 from difflang.ops.arrays.shape_manipulation import reshape
 from difflang.ops.control.derivative_operators import jvp, vjp
 from difflang.ops.control.on_devices import READS, WRITES, cut_axes
+from difflang.ops.loop.loop_op import loop
 from difflang.passes.dce import dce
 from difflang.sharding.axis_names import SIZE_ATTRS, AxisNames, axes_gone_along, axis_name, is_left_to_xla, sums
 from difflang.sharding.convolution_halos import halos
@@ -291,7 +292,7 @@ class MeshSplits:
 
     def replay(self, eqn: Eqn) -> None:
         """Note what devices exchange again for the histories that a loop reads."""
-        self.runs |= {r: eqn for r in eqn.results if isinstance(r.type, History)}
+        self.runs |= {r: eqn for r in eqn.results if eqn.op is loop and isinstance(r.type, History)}
         sources = [self.runs[v] for v in eqn.operands if v in self.runs]
         for run in sources:  # and for those that these read
             sources += [self.runs[v] for v in run.operands if v in self.runs and self.runs[v] not in sources]

@@ -10,6 +10,7 @@ from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.arrays.reshard import Along, Split
 from difflang.ops.loop.checkpoint_store import find_state_carries
 from difflang.ops.loop.loop_attrs import LoopAttrs
+from difflang.ops.loop.loop_op import loop
 
 
 def array_shape(type: Type) -> tuple[object, ...]:
@@ -119,8 +120,8 @@ def region_results(eqn: Eqn, region: int, returns: Mapping[RegionSlot, Split]) -
 
 
 def lasting_results(eqn: Eqn) -> list[int]:
-    """The results of a loop's step that it computes as it runs: all but the items of histories."""
-    again = replayed_results(eqn)[0] if stores_states(eqn) else []
+    """The results of the first region that are computed as it runs: of a loop's step all but the items of histories."""
+    again = replayed_results(eqn)[0] if eqn.op is loop and stores_states(eqn) else []
     return [i for i in range(len(eqn.regions[0].results)) if i not in again]
 
 

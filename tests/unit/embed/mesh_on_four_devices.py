@@ -110,6 +110,14 @@ fn orbit(x: f64, y: f64, z: f64) -> f64 {
   }
   sum(total)
 }
+fn perhaps(a: f64[n @data], k: i32) -> f64 {
+  var y = a
+  if k > 2 {
+    while max(y) > 0.5 { y = 0.8 * sin(roll(y, 1)) }
+    for _ in 0..k { y += mean(y) * y }
+  }
+  sum(y * y)
+}
 fn orbits(x: f64[n @(model, data)], y: f64[n @(data, model)], z: f64[n @data]) -> f64 =
   sum(for i => orbit(x[i], y[i], z[i]))
 """
@@ -123,7 +131,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "pairs": (X[:, :2] / 2,), "turned": (SQUARE,), "root": (1.0 + Y,), "heat": (Y,), "sheet": (SQUARE,), "cooled": (Y,),
     "recurrent": (np.linspace(-1, 1, 9).reshape(3, 3), np.stack([X, X / 2], 1)),
     "heads": (X, NET["w"], NET["w"] / 2), "climbs": (Y, 2), "orbits": (Y, Y + 0.1, 1.0 - Y),
-    "blurred": (KERNEL, IMAGES), "filtered": (KERNEL, IMAGES),
+    "perhaps": (Y, 3), "blurred": (KERNEL, IMAGES), "filtered": (KERNEL, IMAGES),
 }  # fmt: skip
 ONE = difflang.loads(SOURCE)
 
