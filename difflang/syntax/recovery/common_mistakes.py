@@ -239,9 +239,6 @@ COMMON_MISTAKES = (
             "write `enum E { A, B }`"),
     CommonMistake("DL0124", "x: f32 = 3", "opener before at", "use `let` or `var` to bind a name",
             "write `let x: f32 = ...`", replacement=((r"", "let "), (r"", "var ")), both=True),
-    *(CommonMistake("DL0124", f"{word} x = y: f32", "at", "the type of a name goes after it",
-            f"write `{word} x: f32[n] = …`", (DROP_TOKEN,), r":[ \t]*\w+(?:\[[^\]\n]*\])?",
-            line_prefix=rf"[ \t]*{word}\b[^:\n]*=[^:\n]*") for word in ("let", "var")),
     CommonMistake("DL0131", "enum E { }", "state at", "an enum needs at least one variant",
             "an empty record is written "
             "`record R { }`"),
@@ -335,6 +332,11 @@ COMMON_MISTAKES = (
     CommonMistake("DL0125", "x = P { x = 1 }", "before at", "use parentheses to create a record", "write `P(x = 1.0)`",
             (), r"\{(?=\s*(?:\w+\s*(?:=|:)[^=]|\}))", both=True,
             replacement=((r"(\w+)[ \t]*\{[ \t]*([^{}\n]*?)[ \t]*\}", r"\1(\2)"),)),
+    # ---- What may be many things, if nothing above fits
+    *(CommonMistake("DL0124", f"{word} x = y: f32", "at", "the type of a name goes after it",
+            f"write `{word} x: f32[n] = …`", (DROP_TOKEN,),
+            r":[ \t]*[a-zA-Z]\w*(?:\[[^\]\n]*\])?(?=[ \t]*(?:#.*)?\r?$)",
+            line_prefix=rf"[ \t]*{word}\b[^:\n]*=[^:\n]*") for word in ("let", "var")),
 )  # fmt: skip
 
 # Keywords of other languages, where the next token cannot follow a name.
