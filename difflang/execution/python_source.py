@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.execution.check_failures import ArrayProgram
@@ -69,20 +70,20 @@ def count_number_ops(graph: Graph) -> int | None:
     counts: dict[Graph, int] = {}
     for inner in graphs_postorder(graph)[0]:
         ends = (*inner.params, *inner.results)
-        if not all(is_number_or_list(v.type) for v in ends) or not all(is_written(e, inner) for e in inner.eqns):
+        if not all(is_number_or_list(v.type) for v in ends) or not all(is_written(e) for e in inner.eqns):
             return None
         # A region is counted, and written, wherever it is used.
         counts[inner] = len(inner.eqns) + sum(counts[r] for e in inner.eqns for r in e.regions)
     return counts[graph]
 
 
-def is_written(eqn: Eqn, graph: Graph) -> bool:
-    """Whether an equation is on numbers, reads an element of a param, or replaces one."""
+def is_written(eqn: Eqn) -> bool:
+    """Whether an equation is on numbers, reads an element of a list, or replaces one."""
     operands, results = [v.type for v in eqn.operands], [v.type for v in eqn.results]
     if eqn.regions:
         return eqn.op in (cond, call) and all(map(is_number, results))
     if eqn.op in (dynamic_slice, slice_):
-        return is_list(operands[0]) and eqn.operands[0] in graph.params and all(map(is_element, results))
+        return is_list(operands[0]) and all(map(is_element, results))
     if eqn.op is dynamic_update:
         return is_list(operands[0]) and is_element(operands[1])
     alone = all(map(is_number, operands + results))
@@ -101,13 +102,35 @@ def python_number(array: Any) -> Any:
     return list(array.ravel()) if array.ndim else array[()]
 
 
+class WrittenLoop(Struct, frozen=True, eq=False):
+    """A loop that is being written: the line and the indent of its head, how many names there were before it, and
+    those of them that it assigns. `invariants` are the lines before the head: what no step changes is computed there.
+    """
+
+    head: int
+    indent: int
+    names: int
+    assigned: Collection[str]
+    invariants: list[str]
+
+    def leaves_alone(self, name: str) -> bool:
+        """Whether a name has one value, known before the loop, in all its steps."""
+        return int(name[1:]) <= self.names and name not in self.assigned
+
+
 class PythonWriter:
-    """Writes source of Python line by line. `namespace` holds the objects that it names."""
+    """Writes source of Python line by line. `namespace` holds the objects that it names.
+
+    `variables` are the names of what the program may assign again.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = dict(HELPERS)
         self.indent = self.names = 0
+        self.variables: set[str] = set()
+        self.loops: list[WrittenLoop] = []
+        self.reads: dict[str, frozenset[str]] = {}  # the names that an invariant of a loop is computed from
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -122,6 +145,15 @@ class PythonWriter:
         if len(self.lines) == start:
             self.line("pass")
         self.indent -= 1
+
+    @contextmanager
+    def loop(self, assigned: Collection[str]) -> Generator[WrittenLoop]:
+        """The loop that is written inside, with its invariants before it; it assigns these names."""
+        loop = WrittenLoop(len(self.lines), self.indent, self.names, assigned, [])
+        self.loops.append(loop)
+        yield loop
+        self.loops.pop()
+        self.lines[loop.head : loop.head] = loop.invariants
 
     def new_name(self) -> str:
         self.names += 1
@@ -188,10 +220,41 @@ class PythonWriter:
         uses.update(graph.results)
         env: dict[Value, PythonNumber] = dict(zip(graph.params, operands, strict=True))
         for eqn in graph.eqns:
-            for value, x in zip(eqn.results, self.equation(eqn, [env[v] for v in eqn.operands]), strict=True):
+            operands = [env[v] for v in eqn.operands]
+            found = self.invariant(eqn, operands) or self.equation(eqn, operands)
+            for value, x in zip(eqn.results, found, strict=True):
                 once = uses[value] == 1 and x.size <= MAX_INLINE and is_narrow(x)
                 env[value] = x if x.atom or once else self.atom(x)
         return [env[r] for r in graph.results]
+
+    def invariant(self, eqn: Eqn, operands: list[PythonNumber]) -> list[PythonNumber]:
+        """The results of an equation on floats that all steps of a loop would repeat, from before it; none otherwise.
+
+        An integer may divide by what the condition of the loop says is not 0.
+        """
+        if not eqn.operands or not all(isinstance(v.type, Tensor) and v.type.dtype in (F32, F64) for v in eqn.results):
+            return []
+        if any(x.shape or not x.atom for x in operands):
+            return []
+        reads = frozenset[str]().union(*map(self.names_read, operands))
+        loop, indent = None, self.indent
+        for outer in reversed(self.loops):
+            # What a branch computes is computed in some steps only.
+            if indent != outer.indent + 1 or not all(map(outer.leaves_alone, reads)):
+                break
+            loop, indent = outer, outer.indent
+        if loop is None:
+            return []
+        place = self.lines, self.indent, self.loops
+        self.lines, self.indent, self.loops = loop.invariants, loop.indent, []
+        found = [x if x.atom else self.atom(x) for x in self.equation(eqn, operands)]
+        self.lines, self.indent, self.loops = place
+        self.reads.update((x.code, reads) for x in found)
+        return found
+
+    def names_read(self, x: PythonNumber) -> frozenset[str]:
+        """The names from outside of its loops that an atom is computed from; none for a literal."""
+        return self.reads.get(x.code) or frozenset([x.code] if x.code.startswith("v") else [])
 
     def equation(self, eqn: Eqn, operands: list[PythonNumber]) -> list[PythonNumber]:
         if eqn.op is const:
@@ -202,6 +265,7 @@ class PythonWriter:
             return operands
         if eqn.op in (dynamic_slice, slice_):
             array, *starts = operands
+            array = self.assigned(self.new_name(), array) if array.updates else array
             starts = starts or [self.constant(n, I32) for n in eqn.attrs["starts"]]
             code = f"{array.code}[{self.position(array, starts)}]"
             return [PythonNumber(code, array.dtype, integer_range(array.dtype))]

@@ -96,7 +96,9 @@ class TracedHost(HostWalk):
         if is_constant_text(value.type) and variable:
             value = self.inputs[name] = HostValue(TRACED_TEXT, (TracedText(next(self.names)),))
         elif value.leaves and has_numbers(value.type):
-            value = self.inputs[name] = input_value(value, self.names, variable=variable)
+            value = self.inputs[name] = input_value(value, self.names)
+            if variable:
+                self.writer.variables.update(leaf.number.code for leaf in traced_numbers(value))
         return value
 
     # ---- Units
@@ -120,7 +122,7 @@ class TracedHost(HostWalk):
             HostValue(type, tuple(TracedNumber(next(leaves)) for _ in leaf_types(type)), static)
             for type, static in zip(unit.types, unit.statics, strict=True)
         ]
-        return [self.marked(value) for value in values], unit
+        return values, unit
 
     def staged_unit(self, node: tree.Node, body: Any, key: Hashable) -> HostUnit:
         """A unit that the host has not run yet."""
@@ -130,17 +132,6 @@ class TracedHost(HostWalk):
         if len(self.session.diagnostics) > said:
             raise Untranslatable
         return unit
-
-    def marked(self, value: HostValue) -> HostValue:
-        """The value, in which a result that is a variable itself says so."""
-        variables = self.variable_names
-        leaves = [replace(leaf, variable=leaf.number.code in variables) for leaf in traced_numbers(value)]
-        return replace(value, leaves=tuple(leaves))
-
-    @property
-    def variable_names(self) -> set[str]:
-        leaves = [leaf for value in self.values.values() for leaf in value.leaves or ()]
-        return {leaf.number.code for leaf in leaves if isinstance(leaf, TracedNumber) and leaf.variable}
 
     def check(self, unit: HostUnit, site: PythonNumber, operands: list[PythonNumber]) -> None:
         """Fail as the unit does where its check fails."""
@@ -243,11 +234,14 @@ class TracedHost(HostWalk):
             if mutable:
                 raise Untranslatable
             return leaf
-        if leaf.number.atom and not (leaf.number.weak or leaf.variable or mutable):
+        variables = self.writer.variables
+        if leaf.number.atom and not (leaf.number.weak or leaf.number.code in variables or mutable):
             return leaf
         number = self.writer.assigned(self.writer.new_name(), leaf.number)
-        bounds = integer_range(number.dtype) if mutable else number.bounds
-        return TracedNumber(replace(number, bounds=bounds), mutable)
+        if mutable:
+            variables.add(number.code)
+            number = replace(number, bounds=integer_range(number.dtype))
+        return TracedNumber(number)
 
     def update_variables(self, names: list[str], values: list[HostValue]) -> None:
         targets: list[PythonNumber] = []
@@ -285,12 +279,12 @@ class TracedHost(HostWalk):
         if not self.is_local(name):
             self.outputs[name] = value
 
-    def forget_bounds(self, e: tree.Loop) -> None:
-        """Of the variables that a loop assigns nothing is known inside, but their types."""
-        for stmt in all_nodes(e):
-            for name in target_variables(stmt.target) if isinstance(stmt, (tree.Assign, tree.Update)) else ():
-                if name in self.values:
-                    self.values[name] = with_full_bounds(self.values[name])
+    def assigned_in(self, e: tree.Loop) -> set[str]:
+        """The names of what a loop assigns. Nothing is known of it inside, but its types."""
+        targets = [stmt.target for stmt in all_nodes(e) if isinstance(stmt, (tree.Assign, tree.Update))]
+        names = {name for target in targets for name in target_variables(target) if name in self.values}
+        self.values.update((name, with_full_bounds(self.values[name])) for name in names)
+        return set(leaf_codes(self.writer, [self.values[name] for name in names]))
 
     @contextmanager
     def assuming(self, condition: HostValue) -> Generator[None]:

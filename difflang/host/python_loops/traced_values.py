@@ -21,10 +21,9 @@ class Untranslatable(Exception):
 
 
 class TracedNumber(Struct, frozen=True, eq=False):
-    """A leaf that generated code computes. `variable` says that the code assigns to its name again."""
+    """A leaf that generated code computes."""
 
     number: PythonNumber
-    variable: bool = False
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise Untranslatable  # something needs its value now
@@ -72,7 +71,7 @@ def traced_numbers(value: HostValue) -> list[TracedNumber]:
     return leaves
 
 
-def input_value(value: HostValue, names: Iterator[str], *, variable: bool) -> HostValue:
+def input_value(value: HostValue, names: Iterator[str]) -> HostValue:
     """A value of numbers, as an input of generated code."""
     numbers = [
         PythonNumber(
@@ -84,7 +83,7 @@ def input_value(value: HostValue, names: Iterator[str], *, variable: bool) -> Ho
         )
         for t in leaf_types(value.type)
     ]
-    return replace(value, leaves=tuple(TracedNumber(n, variable) for n in numbers))
+    return replace(value, leaves=tuple(map(TracedNumber, numbers)))
 
 
 def concrete(value: HostValue, numbers: Iterator[Any]) -> HostValue:

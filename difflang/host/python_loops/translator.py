@@ -167,14 +167,12 @@ class LoopTranslator(TracedHost):
 
     def while_loop(self, e: tree.While, start: str) -> Walk[None]:
         steps = self.step_counter(start)
-        self.forget_bounds(e)
-        head = len(self.writer.lines)
-        with self.writer.block("while True:"):
+        with self.writer.loop(self.assigned_in(e)) as loop, self.writer.block("while True:"):
             condition = yield self.condition(e.condition)
             test = condition_code(condition)
             # A condition that is one expression stands in the head.
-            if len(self.writer.lines) == head + 1:
-                self.writer.lines[head] = self.writer.lines[head].replace("True", test)
+            if len(self.writer.lines) == loop.head + 1:
+                self.writer.lines[loop.head] = self.writer.lines[loop.head].replace("True", test)
             else:
                 self.writer.line(f"if not {test}: break")
             self.count_step(steps, e)
@@ -188,13 +186,13 @@ class LoopTranslator(TracedHost):
 
     def for_loop(self, e: tree.For, over: HostIterable, items: str, start: str) -> Walk[None]:
         steps = self.step_counter(start)
-        self.forget_bounds(e)
-        target, item = self.item(over)
-        with self.writer.block(f"for {target} in {items}:"):
-            self.count_step(steps, e)
-            with self.scope(e.span):
-                self.bind(e.pattern, item, False, e.iterable.span)
-                yield self.do_block(e.body)
+        with self.writer.loop(self.assigned_in(e)):
+            target, item = self.item(over)
+            with self.writer.block(f"for {target} in {items}:"):
+                self.count_step(steps, e)
+                with self.scope(e.span):
+                    self.bind(e.pattern, item, False, e.iterable.span)
+                    yield self.do_block(e.body)
 
     def item(self, over: HostIterable) -> tuple[str, HostValue]:
         """The target of a loop, and an item as a value."""
@@ -210,7 +208,7 @@ class LoopTranslator(TracedHost):
         type = over.type
         if not is_plain_item(type):
             raise Untranslatable
-        value = input_value(HostValue(type, ()), self.names, variable=False)
+        value = input_value(HostValue(type, ()), self.names)
         if not isinstance(type, Tensor):
             return f"({', '.join(leaf_codes(self.writer, [value]))},)", value
         (leaf,) = traced_numbers(value)

@@ -15,6 +15,7 @@ from difflang.execution import engine, python_source
 from difflang.execution.engine import Engine
 from difflang.host.data.file_access import FileAccess
 from difflang.host.python_loops import translated_loop
+from difflang.host.python_loops.translator import LoopTranslator
 from difflang.host.run_statements import HostRunner
 from support.language import checked
 from support.nightly import by_day
@@ -335,6 +336,38 @@ for k in 0..20 {
   } else { a }) { print(y, z) }
 }
 """,
+    "what no step changes": """
+var s = 0.0
+var n = 4
+var scale = 0.5
+for i in 0..30 {
+  let a = f32(i)
+  let b = if i % 2 == 0 { sqrt(a) * scale } else { -a }
+  var x = a
+  while abs(x - scale * b) > exp(-a) * scale + 1.0 {
+    x = 0.5 * (x + scale * b)
+    if x > 20.0 { s += a / b + f32(100 // n) }
+    s += if a > b { a * b } else { gamma(b / 20.0) }
+    if i == 20 { scale = 0.25 * scale }
+  }
+  for j in 0..i - 15 {
+    let c = a * scale
+    for k in 0..2 {
+      if k == 1 { continue }
+      s += c / a + gamma(a / (1.0 + scale)) * f32(j)
+    }
+    if j > 8 { break }
+    scale = scale + 0.01
+  }
+  n = i % 3
+  while n > 0 {
+    s += f32(12 // n) * (a / 3.0)
+    n -= 1
+  }
+  n = i % 4 + 1
+}
+print(s, scale, n)
+""",
     "ranges": """
 var s = 0
 for k in 0..30 {
@@ -417,6 +450,35 @@ print(w, x, s)
     expected = outcome(source, monkeypatch, NEVER)
     assert outcome(source, monkeypatch, 16) == expected
     assert translations[0] is False
+
+
+def test_what_no_step_changes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the outermost loop whose steps would repeat it; not what is read in a branch, or assigned in the loop."""
+    written: list[str] = []
+    write = LoopTranslator.function
+    monkeypatch.setattr(
+        LoopTranslator, "function", lambda self, *args: [found := write(self, *args), written.extend(found)][0]
+    )
+    outcome(
+        """
+float f64
+var c = 3.0
+var s = 0.0
+for i in 0..20 {
+  let a = f64(i)
+  for j in 0..3 {
+    s = s * 0.5 + c * 7.0 + a * 11.0
+    if j == 1 { s += c * 13.0 }
+  }
+}
+""",
+        monkeypatch,
+        1,
+    )
+    indents = {
+        n: len(line) - len(line.lstrip()) for line in written for n in ("0.5", "7.0", "11.0", "13.0") if n in line
+    }
+    assert indents == {"7.0": 8, "11.0": 12, "0.5": 16, "13.0": 20}
 
 
 def test_a_limit_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
