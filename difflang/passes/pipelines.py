@@ -35,6 +35,7 @@ from difflang.passes.reductions.cancel_shifts import cancel_shifts
 from difflang.passes.reductions.compare_squares import compare_squares
 from difflang.passes.reductions.index_extrema import index_extrema
 from difflang.passes.reductions.tile import tile
+from difflang.passes.reductions.totals import choose_totals
 from difflang.passes.reductions.unroll_short_sums import unroll_short_sums
 from difflang.passes.sharing.share_calls import share_recursive_calls
 from difflang.passes.simplify import simplify
@@ -145,6 +146,7 @@ HOIST_FROM_CALLS = Pass(
 )
 UNROLL = Pass(unroll, "short loops inside loops, and over layers that are differentiated, become their steps")
 CANCEL_SHIFTS = Pass(cancel_shifts, "in derivatives an extremum on which no result depends, as in a softmax, has none")
+CHOOSE_TOTALS = Pass(choose_totals, "of a sum and the same less 1, with more digits, one is computed")
 INDEX_EXTREMA = Pass(
     index_extrema, "in derivatives an extremum of a large computed array is differentiated at the selected elements"
 )
@@ -206,13 +208,13 @@ PREPARE_STEPS = (
 PREPARE_KEEPING_LOOPS = Pipeline(
     "prepare keeping loops",
     "before derivatives of graphs that people read or that a memory plan cuts",
-    (DEAD_FIRST, Step(INLINE), Step(SIMPLIFY), *PREPARE_STEPS),
+    (DEAD_FIRST, Step(CHOOSE_TOTALS), Step(INLINE), Step(SIMPLIFY), *PREPARE_STEPS),
 )
 PREPARE = Pipeline(
     "prepare",
     "before derivatives, so that little is differentiated",
     (
-        DEAD_FIRST,
+        *(DEAD_FIRST, Step(CHOOSE_TOTALS, "a program without derivatives needs one of both")),
         Step(SHARE_RECURSIVE_CALLS, "inlined calls are no longer seen"),
         *(Step(INLINE), Step(SIMPLIFY)),
         Step(PROVE_COMPARISONS, "a step without checks has no failure to carry"),
@@ -242,7 +244,8 @@ OPTIMIZE_FULLY = Pipeline(
         *(DEAD_FIRST, Step(HOIST_FROM_CALLS, "what leaves a function meets what the program computes around it")),
         *(Step(VECTORIZE_MAPS), Step(INLINE), Step(SIMPLIFY)),
         Step(FOLD_KNOWN_INTEGERS, "checks in branches of maps are arrays of numbers now"),
-        *(SIMPLER_LATER, Step(SLICE_WINDOW_SUMS)),
+        *(SIMPLER_LATER, Step(CSE), Step(DCE), Step(CHOOSE_TOTALS, "what derivatives do not read is gone"), Step(DCE)),
+        Step(SLICE_WINDOW_SUMS),
         Step(CONTRACT, "not before derivatives: masks of cotangents apply term by term"),
         Step(DROP_BATCH_AXES),
         Step(DCE, "a product that is contracted is read no more"),
@@ -265,7 +268,7 @@ OPTIMIZE_FOR_READING = Pipeline(
         DEAD_FIRST,
         *(
             Step(VECTORIZE_MAPS_KEEPING_BRANCHES),
-            Step(INLINE),
+            *(Step(INLINE), Step(CSE), Step(DCE), Step(CHOOSE_TOTALS)),
             Step(SINK_CONSTANTS, "rules and readers see them there"),
             *(Step(SIMPLIFY), Step(CSE), Step(FUSE), AFTER_FUSION, Step(HOIST), Step(DCE)),
         )

@@ -134,6 +134,12 @@ def reduced_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     return [Fragment(text, POWER, broadcast_shape(x.shape, y.shape), x.dtype)]
 
 
+@unparse_rule("excess")
+def excess_of_total(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    """x, which the op says is a total less 1."""
+    return [writer.words(eqn.operands[0])]
+
+
 @unparse_rule("positive")
 def argument_of_logarithm(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """x, which the op says has a logarithm: the derivative of one is written `1.0 / x`."""

@@ -217,7 +217,10 @@ def require_axis(cx: ElabContext, took: BuiltinArgs, x: Array) -> None:
 
 
 def log_of_sum(cx: ElabContext, powers: Array, x: Array, top: Array, axes: tuple[int, ...], span: Span) -> Array:
-    """The logarithm of the sum of `powers`, of which those of `top` are 1: by `log1p` of all but one of these."""
+    """The logarithm of the sum of `powers`, of which those of `top` are 1: by `log1p` of all but one of these.
+
+    Its derivatives divide by the sum, for which they need not know these.
+    """
     at_top = elementwise(cx, "eq", span, (x, broadcast_back(cx, top, x, axes, span)))
     one, zero = [Array(cx.emit("const", span, value=v, type=x.tensor)) for v in (1, 0)]
     ones = as_array(cx, elementwise(cx, "select", span, (at_top, one, zero)), span)
@@ -226,7 +229,9 @@ def log_of_sum(cx: ElabContext, powers: Array, x: Array, top: Array, axes: tuple
     )
     one = Array(cx.emit("const", span, value=1, type=others.tensor))
     more = elementwise(cx, "sub", span, (emit_reduction(cx, "reduce_sum", ones, axes, span), one))
-    return as_array(cx, elementwise(cx, "log1p", span, (elementwise(cx, "add", span, (others, more)),)), span)
+    total = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_sum", powers, axes, span).value))
+    all_but_one = elementwise(cx, "excess", span, (elementwise(cx, "add", span, (others, more)), total))
+    return as_array(cx, elementwise(cx, "log1p", span, (all_but_one,)), span)
 
 
 def broadcast_back(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
