@@ -19,6 +19,7 @@ from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ops.control.extern_call import ExternFunction
+from difflang.ops.control.on_devices import on_devices
 from difflang.ops.control.opaque_call import OpaqueFunction as Unrun
 from difflang.runtime.compile import compile_graph
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
@@ -77,6 +78,17 @@ def loop_case() -> tuple[Graph, list[Any]]:
 def call_case() -> tuple[Graph, list[Any]]:
     def body(x: Any, y: Any) -> Any:
         return called(build_region([FLOAT, FLOAT], lambda x, y: [x * y * y]), x, y)
+
+    return build_region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
+
+
+def on_devices_case() -> tuple[Graph, list[Any]]:
+    """Without a mesh, where it is a call."""
+    one = build_region([FLOAT, FLOAT], lambda x, y: [x * y])
+    attrs = {"name": "mul", "given": ((), ()), "found": ((),), "summed": (), "sizes": ()}
+
+    def body(x: Any, y: Any) -> Any:
+        return x.home.emit(on_devices, [x, y], [one], **attrs)
 
     return build_region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
 
@@ -190,6 +202,7 @@ REGIONS = {
     "map": map_case,
     "loop": loop_case,
     "call": call_case,
+    "on_devices": on_devices_case,
     "checkpoint": checkpoint_case,
     "add_history": add_history_case,
     "custom_derivative": rule_case,
@@ -209,6 +222,7 @@ ACTIVE = [op for op in OPS.differentiable() if op.name not in ("self_call", "jet
 UNASKED = {
     "sub: transpose",  # its jvp goes before, and no rule subtracts tangents
     "custom_derivative: transpose",  # the rule that takes its place is transposed, never the equation
+    "on_devices: transpose",  # its tangent is a call too
     "invertible: transpose",  # its tangent is a call; only a linear function that calls it is transposed
 }
 # Those that are there when a program runs.
