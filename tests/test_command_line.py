@@ -95,6 +95,16 @@ def test_any_text_runs_or_is_reported(name: str, tmp_path: Path) -> None:
     assert f"error[{code}]" in result.stderr or not code
 
 
+@pytest.mark.parametrize("reader", ["let y = sum(x)", "let (_, y) = f(x)"])
+def test_an_array_that_does_not_fit_is_reported_where_it_is_made(reader: str, tmp_path: Path) -> None:
+    """XLA says so later; a program that reads it and has several results would never end."""
+    text = (
+        f"fn f(x: f32[n, m]) -> (f32[n, m], i32) = (2.0 * x, 0)\nlet x = normal(1000000000, 1000)\n{reader}\nprint(y)\n"
+    )
+    result = call("run", program(tmp_path, text))
+    assert (result.exit_code, "error[DL1006]" in result.stderr, ":2:9" in result.stderr) == (1, True, True)
+
+
 # ---- Files that are not there, or not what they seem
 
 

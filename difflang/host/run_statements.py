@@ -51,6 +51,9 @@ from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
 from difflang.types.type_errors import make_error
 
 MOST_CALLS = 10_000  # the depth of nested `host fn` calls
+# Bytes whose writing takes longer than a wait for them. So it is known at once if such an array does not fit: a later
+# program that reads it and has several results may wait for ever (XLA on the CPU, jaxlib 0.10).
+LARGE_RESULT = 1 << 28
 
 
 class EarlyExit(Exception):
@@ -122,6 +125,10 @@ class HostRunner(HostWalk):
         for item in items:
             self.statement(item)
 
+    def statement(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
+        with enough_memory(stmt.span):
+            return super().statement(stmt, last=last)
+
     @property
     def engine(self) -> Engine:
         return self.units.engine
@@ -141,14 +148,8 @@ class HostRunner(HostWalk):
     # ---- Units
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
-        try:
+        with enough_memory(node.span):
             return self.execute_unit(node, body, key)
-        except (MemoryError, RuntimeError) as error:
-            # XLA reports a lack of memory as a RuntimeError with this status.
-            if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            way = "use smaller arrays, or fewer at a time"
-            raise make_error("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
     def execute_unit(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
         unit = self.units.find(node, key, self.module, self.demand)
@@ -158,7 +159,8 @@ class HostRunner(HostWalk):
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         mappings = check_files(arguments, node.span)
         results = self.units.execute(unit, arguments, self.draws.next() if unit.random else None)
-        if mappings:
+        sizes = [getattr(leaf, "nbytes", 0) for value in results for leaf in value.leaves or ()]
+        if mappings or max(sizes, default=0) >= LARGE_RESULT:
             wait_for(results)
         for mapping in mappings:
             release_pages(mapping)
@@ -343,6 +345,19 @@ class HostRunner(HostWalk):
         except EarlyExit as left:
             found = left.value
         return without_static(found)
+
+
+@contextmanager
+def enough_memory(span: Span) -> Generator[None]:
+    """Inside, a lack of memory is an error at `span`. Errors: DL1006."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # XLA reports it as a RuntimeError with this status.
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        way = "use smaller arrays, or fewer at a time"
+        raise make_error("DL1006", "there is not enough memory for this", (span, ""), help=way) from error
 
 
 def without_static(value: HostValue) -> HostValue:
