@@ -10,9 +10,11 @@ from difflang.base.source import Span
 from difflang.base.wording import count_of
 from difflang.host.expected_type import ExpectedType
 from difflang.host.values import HostValue
+from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.type_errors import make_error
+from difflang.types.type_resolver import TypeBinding
 
 
 class HostFrame(Struct, eq=False):
@@ -59,6 +61,16 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
         some = ", ".join(f"`{m}`" for m in missing)
         raise make_error("DL0319", f"`{decl.name}` is missing {some}", (e.span, ""), declared)
     return given
+
+
+def check_size_argument(decl: tree.Fn, param: tree.Param, size: Dim, bound: TypeBinding, at: Span) -> None:
+    """Check the size that an argument is against what other arguments say. Errors: DL0303, DL0304."""
+    if isinstance(size, int) and size < 0:
+        message = f"`{param.name}` of `{decl.name}` is a size: it cannot be negative"
+        raise make_error("DL0303", message, (at, f"this is {size}"), (param.span, "declared here"))
+    if isinstance(size, int) and isinstance(bound, int) and size != bound:
+        message = f"`{param.name}` of `{decl.name}` is {size} here, but {bound} by the arguments before it"
+        raise make_error("DL0304", message, (at, f"this is {size}"), (param.span, "declared here"))
 
 
 def single_argument(e: tree.Expr, usage: str) -> tree.Expr:

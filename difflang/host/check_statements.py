@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
+from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import AlreadyReported, Session
 from difflang.elaborate.module_declarations import check_declaration, check_definition, check_rule
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
@@ -27,7 +28,7 @@ from difflang.host.match import bind_pattern, matches, possible_cases
 from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue, resolve_texts
 from difflang.ir import symbolic_dims
-from difflang.ir.symbolic_dims import Dim
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, body_value, pattern_names, target_variables
@@ -114,6 +115,8 @@ class HostChecker(HostWalk):
                 if param.type is None:
                     return
                 values.append(HostValue(names.type(param.type), None))
+                if is_dim(param.type):
+                    names.dim(tree.TypeName(param.span, (param.name,)))
         except DifflangError as error:
             self.session.report(error)
             return
@@ -302,8 +305,12 @@ class HostChecker(HostWalk):
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
         # Texts are erased, or each text argument would be checked separately.
-        values = [HostValue(erase_texts(v.type), None) for v in values]
-        key = (decl, tuple(v.type for v in values))
+        sizes = [names.bound.get(p.name) if is_dim(p.type) else None for p in decl.params]
+        values = [
+            HostValue(erase_texts(v.type), None, size if isinstance(size, (int, Poly)) else None)
+            for v, size in zip(values, sizes, strict=True)
+        ]
+        key = (decl, tuple((v.type, v.static) for v in values))
         if key not in self.call_results:
             # Set first, so that an error inside is not reported once per call.
             self.call_results[key] = UNKNOWN_VALUE

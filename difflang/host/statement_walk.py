@@ -13,6 +13,7 @@ import numpy as np
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.call_args import CallArgs
+from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext, Session, elaborate
 from difflang.elaborate.statements.basic_statements import VALUELESS
 from difflang.elaborate.statements.decorators import apply_decorators, warn_unused_checkpoint
@@ -21,20 +22,20 @@ from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.host.bindings import HostBindings
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
-from difflang.host.call_frames import HostFrame, host_call_error, match_arguments, single_argument
+from difflang.host.call_frames import HostFrame, check_size_argument, host_call_error, match_arguments, single_argument
 from difflang.host.data.batches import batch_iterable
 from difflang.host.expected_type import ExpectedType
 from difflang.host.hoist_host_calls import ControlNode, HoistedExpr, hoist_host_calls
 from difflang.host.loop_iterables import HostIterable, loop_iterable
 from difflang.host.values import HostValue, known_texts
-from difflang.ir.symbolic_dims import Poly
+from difflang.ir.symbolic_dims import Dim, Poly, dim_name
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import find_node
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import TupleType
-from difflang.types.module_scope import GlobalName, ModuleScope
+from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
 from difflang.types.type_errors import condition_type_error, make_error
 from difflang.types.unify import Unifier
 
@@ -391,12 +392,28 @@ class HostWalk(HostBindings):
             what = f"the argument `{param.name}` of `{decl.name}`"
             expected = ExpectedType(param.type, what, names) if param.type is not None else None
             if param.name in given:
-                values.append((yield self.value_of(given[param.name], expected)))
+                here, argument = self, given[param.name]
+                values.append((yield self.value_of(argument, expected)))
             else:
                 assert param.default is not None
+                here, argument = there, param.default
                 with there.in_frame(HostFrame(None)):
-                    values.append((yield there.value_of(param.default, expected)))
+                    values.append((yield there.value_of(argument, expected)))
+            if is_dim(param.type):
+                size = here.size_given(argument, values[-1], param.name)
+                check_size_argument(decl, param, size, names.bound.setdefault(param.name, size), argument.span)
         return (yield there.enter(e, decl, names, values))
+
+    def size_given(self, e: tree.Expr, value: HostValue, name: str) -> Dim:
+        """The size that an argument stands for; that of its parameter where it is not known before the program runs."""
+        if isinstance(value.static, (int, Poly)):
+            return value.static
+        if value.leaves is not None:
+            return int(value.number)
+        var = self.module.host.get(e.id) if isinstance(e, tree.Name) else None
+        if var is None or var.mutable:
+            return dim_name(name)
+        return self.demand(HostNumber(GlobalName(self.module, var.name)))
 
     @contextmanager
     def in_frame(self, frame: HostFrame) -> Generator[None, None, None]:

@@ -98,3 +98,39 @@ def test_each_number_behind_a_size_is_asked_for_once() -> None:
 def test_the_smaller_of_two_sizes_is_one_size() -> None:
     source = "fn f(x: f32[n], y: f32[m]) -> f32 = sum(x[..min(n, m)] * y[..min(m, n)]) + sum(x[..min(n, n + 1)] * x)\n"
     assert ran(f"{source}print(f([1, 2], [3, 4, 5]))\n")[1] == ["16.0"]
+
+
+HOST_FUNCTIONS = """
+host fn mean_of(x: f32[n], n: dim) -> f32 = sum(x) / f32(n)
+host fn joined(k: dim, m: dim = 2) -> f32[k + m] = zeros(k + m)
+host fn down(k: dim, x: f32[k]) -> f32 = if k == 0 { 0.0 } else { x[0] + down(k - 1, x[1..]) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("ask", "lines"),
+    [
+        ("print(mean_of([1.0, 2.0], 2))", ["1.5"]),
+        ("for k in 0..2 {\n let z: f32[k + 2] = joined(k)\n print(z)\n}", ["[0.0, 0.0]", "[0.0, 0.0, 0.0]"]),
+        ("var j = 0\nj += 1\nprint(joined(j + 1, j))", ["[0.0, 0.0, 0.0]"]),
+        ("let k = 3\nlet z: f32[k + 2] = joined(k)\nprint(down(k, ones(k)), z)", ["3.0 [0.0, 0.0, 0.0, 0.0, 0.0]"]),
+    ],
+)
+def test_a_size_that_a_host_function_takes(ask: str, lines: list[str]) -> None:
+    assert ran(f"{HOST_FUNCTIONS}{ask}\n")[1] == lines
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        ("host fn pair(k: dim) -> f32[k] = [1.0, 2.0]", "DL0304"),
+        ("host fn as_read(k: dim, file: str) -> f32[k] {\n let x: f32[m] = read_npy(file)\n x\n}", "DL0304"),
+        ("print(mean_of([1.0, 2.0], 3))", "DL0304"),
+        ("print(down(3, ones(2)))", "DL0304"),
+        ("var k = 1\nk += 2\nprint(mean_of([1.0], k))", "DL0304"),
+        ("print(joined(-1))", "DL0303"),
+        ("var k = 1\nk -= 2\nprint(joined(k))", "DL0303"),
+    ],
+)
+def test_a_value_of_another_size_than_a_host_function_takes(ask: str, code: str) -> None:
+    assert [c for c, _ in codes(f"{HOST_FUNCTIONS}{ask}\n")] == [code]

@@ -94,6 +94,9 @@ def test_arrays_of_other_records_are_refused(tmp_path: Path) -> None:
     source = f'{LAYERS}save("l.npz", m.layers)\n'
     assert said(tmp_path, f'{source}let l: Layer[2][4] = load("l.npz")\n')[0] == "DL0705"
     assert said(tmp_path, f'{source}let l: Layer[3] = load("l.npz")\n')[0] == "DL0705"
+    resumed = 'host fn resumed(n: dim) -> Layer[2][n] = load("l.npz")\nlet l = resumed({})\n'
+    assert said(tmp_path, source + resumed.format("4"))[0] == "DL0705"
+    assert ran(tmp_path, source + resumed.format("3")) == ran(tmp_path, source)
     laws = 'enum Law { Spring(k: f32), Free }\nsave("l.npz", [Spring(1.0), Free])\n'
     assert said(tmp_path, laws)[0] == "DL0711"
 
