@@ -220,7 +220,7 @@ class DispatchCache:
     """
 
     __slots__ = (
-        *("__weakref__", "ambiguous", "by_structure", "by_types", "concrete", "dims", "setting", "sole_program"),
+        *("__weakref__", "ambiguous", "bare", "by_structure", "by_types", "concrete", "dims", "setting"),
         "specializations",
     )
 
@@ -234,9 +234,9 @@ class DispatchCache:
         self.ambiguous = set[Any]()
         # The class of concrete JAX arrays.
         self.concrete: frozenset[type] = frozenset()
-        # The only program, called with arrays.
-        self.sole_program: Callable[..., list[Any]] | None = None
-        self.setting: Any = None  # JAX's setting of the default device that it was compiled under
+        # Programs for arrays whose result is the value, by structure, unless it is ambiguous.
+        self.bare: dict[Any, Callable[..., list[Any]]] = {}
+        self.setting: Any = None  # JAX's setting of the default device that they were compiled under
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""
@@ -246,13 +246,14 @@ class DispatchCache:
                 return UNKNOWN
             args = self.without_sizes(args)
         if self.concrete.issuperset(map(type, args)):
-            if self.sole_program is not None and default_device() == self.setting:
+            leaves, structure, concrete = args, (len(args), *sizes), True
+            bare = self.bare.get(structure)
+            if bare is not None and default_device() == self.setting:
                 # After a long program has emptied the CPU cache, each Python frame costs microseconds.
                 try:
-                    return self.sole_program(*args)[0]
+                    return bare(*args)[0]
                 except (TypeError, ValueError):  # other types, or another device
                     pass
-            leaves, structure, concrete = args, (len(args), *sizes), True
         else:
             leaves, structure = flatten_arguments(args, sizes)
             concrete = self.concrete.issuperset(map(type, leaves))
@@ -286,10 +287,10 @@ class DispatchCache:
         for table in (self.specializations, self.by_structure, self.by_types):
             for key in [key for key, found in table.items() if found is gone]:
                 del table[key]
-        self.sole_program = None
+        self.bare.clear()
 
     def stop_after_fork(self) -> None:
-        self.sole_program = None
+        self.bare.clear()
 
     def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Record a shortcut for the next call with such arguments."""
@@ -299,15 +300,19 @@ class DispatchCache:
             return
         args = self.without_sizes(args)
         arrays = self.concrete.issuperset(map(type, args))
-        if arrays or len(self.specializations) > 1:
-            sole = len(self.specializations) == 1 and not sizes
-            self.sole_program = found.bare_compiled() if sole else None
-            self.setting = found.executable.setting
         leaves, structure = (args, (len(args), *sizes)) if arrays else flatten_arguments(args, sizes)
         quick = pytrees.fast_tree_key(leaves, structure)
         if quick is not None and not pytrees.has_tracers(leaves):
             if self.by_structure.get(structure, found) is not found:
                 self.ambiguous.add(structure)
+            if self.setting != found.executable.setting:
+                self.bare.clear()
+            self.setting = found.executable.setting
+            bare = found.bare_compiled() if arrays and structure not in self.ambiguous else None
+            if bare is not None:
+                self.bare[structure] = bare
+            else:
+                self.bare.pop(structure, None)
             self.by_types[quick] = self.by_structure[structure] = found
 
 

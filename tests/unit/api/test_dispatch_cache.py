@@ -137,11 +137,13 @@ def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: py
 
 
 def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
-    """While it is the only one: with a second size it is found as others are, and other types are refused as ever."""
+    """While it is the only one for so many arrays: with a second size it is found as others are, and other types are
+    refused as ever.
+    """
     f = difflang.loads("fn f(x: f32[n]) -> f32[n] = 2.0 * x", name="bare").f
     for _ in range(2):
         np.testing.assert_array_equal(f(ones(3)), 2.0)
-        assert f._dispatch.sole_program is not None
+        assert list(f._dispatch.bare) == [(1,)]
         with pytest.raises(difflang.ArgumentError, match="i32"):
             f(jnp.ones(3, jnp.int32))
         with pytest.raises(difflang.ArgumentError):
@@ -150,7 +152,22 @@ def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
         np.testing.assert_array_equal(f(np.ones(3, np.float32)), 2.0)
     for n in (4, 3, 4):
         assert f(ones(n)).shape == (n,)
-    assert f._dispatch.sole_program is None
+    assert not f._dispatch.bare
+
+
+def test_for_each_dim_and_each_number_of_arrays_a_program_is_called() -> None:
+    f = difflang.loads(
+        "fn f(k: dim, x: f32[n], y: f32 = 1.0) -> f32[k] = [for i in 0..k => f32(i) + sum(x) + y]", name="dims"
+    ).f
+    for _ in range(2):
+        for k in (2, 5):
+            np.testing.assert_array_equal(f(k, ones(3)), np.arange(k) + 4)
+            np.testing.assert_array_equal(f(k, ones(3), jnp.float32(2) + 0), np.arange(k) + 5)
+    assert set(f._dispatch.bare) == {(1, 2), (1, 5), (2, 2), (2, 5)}
+    np.testing.assert_array_equal(f(2, ones(4)), np.arange(2) + 5)
+    assert set(f._dispatch.bare) == {(1, 5), (2, 2), (2, 5)}
+    with pytest.raises(difflang.ArgumentError):
+        f(True, ones(3))
 
 
 def test_the_program_of_a_tuple_is_not_taken_for_its_parts() -> None:
