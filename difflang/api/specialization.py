@@ -260,7 +260,7 @@ class DispatchCache:
         last = self.by_structure.get(structure)
         if last is None:
             return UNKNOWN
-        if last.direct and (concrete or (structure not in self.ambiguous and without_python_numbers(leaves))):
+        if last.direct and (concrete or structure not in self.ambiguous):
             arrays = leaves if concrete else last.convert_mixed(leaves, self.concrete)
             value = UNKNOWN if arrays is None else last.try_compiled(arrays, self.concrete)
             if value is not UNKNOWN:
@@ -316,17 +316,14 @@ class DispatchCache:
             self.by_types[quick] = self.by_structure[structure] = found
 
 
-def without_python_numbers(leaves: Sequence[Any]) -> bool:
-    """Whether no leaf is a Python number, whose type would depend on the function and its other arguments."""
-    return pytrees.NUMBERS.isdisjoint(map(type, leaves))
-
-
 def flatten_arguments(args: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Sequence[Any], Any]:
-    """The leaves of arguments and their structure, which is their number if each is a leaf, with the sizes."""
-    if LEAF_CLASSES.issuperset(map(type, args)):
-        return args, (len(args), *sizes)
-    leaves, structure = pytrees.flatten_jax_tree(args)
-    return leaves, (structure, *sizes)
+    """The leaves of arguments and their structure, which is their number if each is a leaf, with the sizes and the
+    classes of Python's numbers.
+    """
+    leaves, structure = (
+        (args, len(args)) if LEAF_CLASSES.issuperset(map(type, args)) else pytrees.flatten_jax_tree(args)
+    )
+    return leaves, (structure, *sizes, *[x.__class__ for x in leaves if x.__class__ in pytrees.NUMBERS])
 
 
 def gradient_template(type: ClosureType, signature: Signature, given: CallArguments) -> Any:

@@ -136,6 +136,33 @@ def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: py
         f(jnp.asarray(x), y.astype(np.float64), np.float32(1))
 
 
+def test_numbers_of_python_need_no_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where their classes are those of the last call, whose program compares the types of the arrays beside them."""
+    f = difflang.loads(
+        "fn f[T: num](x: T[n], k: T, on: bool) -> T[n] = if on { k * x } else { x }\nfn g[T: num](k: T) -> T = k + k\n",
+        name="numbers",
+    )
+    x = np.arange(3, dtype=np.float32)
+    f.f(jnp.asarray(x), 2.0, True)
+    looked: list[int] = []
+    quick = pytrees.fast_tree_key
+    monkeypatch.setattr(pytrees, "fast_tree_key", lambda *given: looked.append(1) or quick(*given))
+    for k, on in ((2.0, True), (3.0, False), (0.5, True)):
+        np.testing.assert_array_equal(f.f(jnp.asarray(x), k, on), k * x if on else x)
+    assert looked == []
+    with jax.enable_x64(True):
+        for kind in (np.float64, np.float32, np.int32, np.float64):
+            found = f.f(jnp.asarray(x.astype(kind)), 2, True)
+            assert found.dtype == kind and np.array_equal(found, 2 * x)
+    assert [f.g(k).dtype.name for k in (1, 1.0, 2, 2.0, np.float64(1.0))] == [
+        "int32",
+        "float32",
+        "int32",
+        "float32",
+        "float64",
+    ]
+
+
 def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
     """While it is the only one for so many arrays: with a second size it is found as others are, and other types are
     refused as ever.
