@@ -102,8 +102,8 @@ def python_number(array: Any) -> Any:
     return list(array.ravel()) if array.ndim else array[()]
 
 
-class WrittenLoop(Struct, frozen=True, eq=False):
-    """A loop that is being written: the line and the indent of its head, how many names there were before it, and
+class LoopSource(Struct, frozen=True, eq=False):
+    """The source of a loop, unfinished: the line and the indent of its head, how many names there were before it, and
     those of them that it assigns. `invariants` are the lines before the head: what no step changes is computed there.
     """
 
@@ -129,7 +129,7 @@ class PythonWriter:
         self.namespace: dict[str, Any] = dict(HELPERS)
         self.indent = self.names = 0
         self.variables: set[str] = set()
-        self.loops: list[WrittenLoop] = []
+        self.loops: list[LoopSource] = []
         self.reads: dict[str, frozenset[str]] = {}  # the names that an invariant of a loop is computed from
 
     def line(self, text: str) -> None:
@@ -147,9 +147,9 @@ class PythonWriter:
         self.indent -= 1
 
     @contextmanager
-    def loop(self, assigned: Collection[str]) -> Generator[WrittenLoop]:
+    def loop(self, assigned: Collection[str]) -> Generator[LoopSource]:
         """The loop that is written inside, with its invariants before it; it assigns these names."""
-        loop = WrittenLoop(len(self.lines), self.indent, self.names, assigned, [])
+        loop = LoopSource(len(self.lines), self.indent, self.names, assigned, [])
         self.loops.append(loop)
         yield loop
         self.loops.pop()
