@@ -73,9 +73,13 @@ def refuse_unbound_sizes(
             case tree.TypeFn(param=param, result=result):
                 # Each call of that function binds the sizes of its parameters.
                 refuse_unbound_sizes(result, {*known, *mentioned_names(param)}, unbound)
-            case tree.TypeApply(args=args):
+            case tree.TypeApply(args=args) | tree.TypeArray(axes=args) as outer:
+                todo += (outer.item,) if isinstance(outer, tree.TypeArray) else ()
                 for arg in args:
-                    unknown = set() if isinstance(arg, tree.AnyShape) else free_size_names(arg) - DTYPES.keys()
+                    if isinstance(arg, tree.AnyShape):
+                        continue
+                    todo.append(arg)  # it may be a type, as in `Box[f32[n]]`
+                    unknown = free_size_names(arg) - DTYPES.keys()
                     for name in sorted(n for n in unknown if n not in known):
                         raise unbound(arg.span, name)
             case _:
