@@ -26,7 +26,17 @@ from difflang.elaborate.recorded_types import RecordedTypes
 from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.reports.operand_mismatches import not_a_size_error, refused_operand_help
 from difflang.elaborate.scope import BlockScope, LocalBinding
-from difflang.elaborate.terms import Array, Closure, PoisonTerm, Term, Tuple, leaves, term_from_leaves, type_of
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    PoisonTerm,
+    Term,
+    Tuple,
+    leaf_hints,
+    leaves,
+    term_from_leaves,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
@@ -312,7 +322,8 @@ class ElabContext(Struct, eq=False):
             raise AlreadyReported
         if name not in self.root.globals:
             builder = self.root.builder
-            term = term_from_leaves(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
+            params = zip(leaf_types(var.type), leaf_hints(var.type, var.name), strict=True)
+            term = term_from_leaves(var.type, [builder.param(t, hint) for t, hint in params])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
                 self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_scalar_integer(v.type)}

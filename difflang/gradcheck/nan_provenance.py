@@ -8,6 +8,7 @@ is found by bisection. So a NaN that `where` leaves out, or an infinity that is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,7 +132,7 @@ def count_nonfinite(results: Sequence[Any]) -> int:
 def find_nonfinite_origin(graph: Graph, *arrays: Any) -> NonFiniteOrigin | None:
     """The first operation to blame for a non-finite result of a finished graph; None if there is none.
 
-    Non-finite arguments and literals are no fault, but an operation that makes NaN from them is.
+    Non-finite arguments and literals are no fault here, but an operation that makes NaN from them is.
     Cost: a logarithmic number of runs in the number of such operations.
     """
     with np.errstate(all="ignore"):
@@ -162,6 +163,48 @@ def search_origin(graph: Graph, arrays: Sequence[Any], nan_only: bool) -> NonFin
     return first.origins[times[low]]
 
 
+def find_nan_argument(graph: Graph, arrays: Sequence[Any]) -> tuple[Value, tuple[int, ...]] | None:
+    """The first NaN in an argument from which a result is computed that is NaN: the param and the index in it.
+
+    A result that only passes elements on, as in `print(x[1])`, does not count. Cost: a logarithmic number of runs in
+    the number of such NaN.
+    """
+    passed = values_passed_on(graph)
+    graph = graph.with_results([r for r in graph.results if r not in passed])
+    places = [np.flatnonzero(np.isnan(x)) if x.dtype.kind in FLOATS else np.zeros(0, int) for x in arrays]
+
+    def count_nan(kept: int) -> int:
+        """The number of results that are NaN if all but the first NaN of the arguments are ones."""
+        given = [x.copy() for x in arrays]
+        for x, nan in zip(given, places, strict=True):
+            np.put(x, nan[kept:], 1)
+            kept = max(kept - len(nan), 0)
+        with np.errstate(all="ignore"):
+            found = [np.asarray(r) for r in evaluate(graph, *given) if not isinstance(r, list)]
+        return sum(int(np.isnan(x).sum()) for x in found if x.dtype.kind in FLOATS)
+
+    low, high = 0, sum(map(len, places))
+    if not high or count_nan(high) <= (least := count_nan(0)):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if count_nan(middle) > least else (middle, high)
+    for param, x, nan in zip(graph.params, arrays, places, strict=True):
+        if low < len(nan):
+            return param, tuple(int(i) for i in np.unravel_index(nan[low], x.shape))
+        low -= len(nan)
+    return None
+
+
+def values_passed_on(graph: Graph) -> set[Value]:
+    """The params of a graph, and what only moves their elements."""
+    passed = set(graph.params)
+    for eqn in graph.eqns:
+        if {"data movement", "bit exact"} <= {*eqn.op.traits} and eqn.operands[0] in passed:
+            passed.update(eqn.results)
+    return passed
+
+
 # ---- Reports
 
 
@@ -179,6 +222,9 @@ HINTS = {
 }
 
 
+NAN_ARGUMENT_HELP = (
+    "a missing cell of a table is nan: leave such items out, or put a number there, `where(isnan(x), 0.0, x)`"
+)
 CONVENTIONS = "docs/conventions.md lists the values at points where no derivative exists"
 NOT_REPRODUCED = "a result is not finite when compiled, but is finite when computed step by step"
 NOT_REPRODUCED_HINTS = (
@@ -200,7 +246,7 @@ FORMS = {
 
 
 def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
-    """Check that results are finite, unless arguments or literals were not. Errors: DL0908."""
+    """Check that results are finite, unless literals or infinite arguments were not. Errors: DL0908."""
     # Compiled code may add in another order, and overflow where the interpreter does not: then no origin is found.
     if not count_nonfinite([np.asarray(r) for r in results]):
         return
@@ -208,6 +254,8 @@ def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Seq
     found = find_nonfinite_origin(graph, *given)
     if found is not None:
         raise DifflangError(nan_diagnostic(found, graph))
+    if (argument := find_nan_argument(graph, given)) is not None:
+        raise DifflangError(nan_argument_diagnostic(*argument, graph))
     if not count_nonfinite(evaluate(storing_all_states(graph), *given)):
         raise DifflangError(Diagnostic("DL0908", NOT_REPRODUCED, (), NOT_REPRODUCED_HINTS))
 
@@ -239,6 +287,14 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)
     ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
     return Diagnostic("DL0908", f"{given}, which makes a result not finite", tuple(labels), ways)
+
+
+def nan_argument_diagnostic(param: Value, index: tuple[int, ...], graph: Graph) -> Diagnostic:
+    """The report of an argument that is NaN already, at the first equation that reads it."""
+    reads = (e.span for e in graph.eqns if param in e.operands and e.span.is_known)
+    labels = [Label(span, "it is read here") for span in itertools.islice(reads, 1)]
+    name, place = f"the argument `{param.hint}`" if param.hint else "an argument", f" at {list(index)}" if index else ""
+    return Diagnostic("DL0908", f"{name} is nan{place}, which makes a result nan", tuple(labels), (NAN_ARGUMENT_HELP,))
 
 
 def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:

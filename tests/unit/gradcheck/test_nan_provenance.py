@@ -97,6 +97,28 @@ def test_nan_of_infinities_that_were_given(tmp_path: Any) -> None:
     assert "`x - y` gives nan at [0] here" in result.stderr and "inf - inf is nan" in result.stderr
 
 
+TABLE = """record Row { x: f64, y: f64 }
+let t: Row[n] = read_csv("t.csv", missing = "x")
+fn loss(t: Row[n], a: f64) -> f64 = mean(where(t.y > 9.0, 0.0, a * t.x - t.y)^2)
+"""
+
+
+@pytest.mark.parametrize("engine", ["xla", "interpret"])
+@pytest.mark.parametrize("result", ["loss(t, 1.0)", "grad[a](loss)(t, 1.0)"])
+def test_an_argument_that_is_nan_already_is_named(result: str, engine: str, tmp_path: Any) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n,10\n1,2\n,3\n,4\n")
+    found = run(f"{TABLE}print({result})\n", tmp_path, "--engine", engine)
+    assert found.exit_code == 3 and "the argument `t.x` is nan at [2], which makes a result nan" in found.stderr
+
+
+def test_an_argument_that_is_nan_may_be_read_and_printed(tmp_path: Any) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n,10\n1,2\n,3\n")
+    rest = (
+        "print(t, t.x[0])\nfor r in t { if r.x == r.x { print(r.x) } }\nprint(sum(for r in t if r.x == r.x => r.x))\n"
+    )
+    assert run(TABLE + rest, tmp_path).exit_code == 0
+
+
 def test_without_the_option_nothing_is_said(tmp_path: Any) -> None:
     file = tmp_path / "f.dfl"
     file.write_text("print(log(0.0))\n")
