@@ -36,6 +36,15 @@ class BlockScope(Struct, eq=False):
             scope = scope.outer
         return None
 
+    def hidden_variable(self, name: str) -> Span | None:
+        """The span of the innermost variable with a name that another binding of that name hides, or None."""
+        scope: BlockScope | None = self
+        while scope is not None:
+            if name in scope.names and scope.names[name].mutable:
+                return scope.names[name].span
+            scope = scope.outer
+        return None
+
     def is_assignable(self, name: str) -> bool:
         """Whether code here may assign the variable of that name."""
         scope: BlockScope | None = self

@@ -242,7 +242,10 @@ class HostBindings(HostScopes, ABC):
             raise AlreadyReported
         if not var.mutable:
             labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
-            raise immutable_name_error(name, labels)
+            hidden = var.hides
+            while hidden is not None and not hidden.mutable:
+                hidden = hidden.hides
+            raise immutable_name_error(name, labels, None if hidden is None else hidden.span)
         return var
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:

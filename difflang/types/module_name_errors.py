@@ -127,8 +127,15 @@ def unknown_variable_error(
     return make_error("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)
 
 
-def immutable_name_error(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
-    """The report of an assignment to a `let`; the labels are the assignment and the binding."""
+def immutable_name_error(name: str, labels: Sequence[tuple[Span, str]], hidden: Span | None) -> DifflangError:
+    """The report of an assignment to a `let`; the labels are the assignment and the binding.
+
+    `hidden` is the variable of that name that the binding hides: it is probably the one that was meant.
+    """
+    if hidden is not None:
+        labels = (*labels, (hidden, "this variable is hidden there"))
+        way = f"this `{name}` hides the variable of line {hidden.position[0]}: give one of them another name"
+        return make_error("DL0208", f"`{name}` is not a variable here", *labels, help=way)
     fixes = let_to_var_fix(labels[1][0]) if len(labels) > 1 else ()
     message = f"`{name}` is not a variable" if len(labels) > 1 else f"`{name}` is a parameter and cannot be assigned"
     # A parameter, the item of a loop or a part of a pattern cannot be declared as a variable.

@@ -261,7 +261,7 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
         raise cx.error("DL0208", message, target.span, "", "give back the new value, and assign it outside")
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
-        raise immutable_name_error(target.id, labels)
+        raise immutable_name_error(target.id, labels, cx.scope.hidden_variable(target.id))
     # Items of a comprehension are computed in parallel.
     if not cx.scope.is_assignable(target.id):
         labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
