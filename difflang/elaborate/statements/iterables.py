@@ -107,11 +107,17 @@ def iteration_help(term: Term, span: Span) -> str:
 
 
 def field_iteration_help(type: LangType) -> str:
-    """The help for a record of arrays."""
-    if not isinstance(type, RecordType) or len(type.names) < 2:
+    """The help for one record: an array of such records, or its fields if they have equal lengths."""
+    if not isinstance(type, RecordType):
         return ""
-    (a, b, *_) = type.names
-    return f"iterate over its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
+    way = f"`{show_type(type)}[k]` declares an array of such records"
+    lengths = {
+        name: array_axes(field)[0] for name, field in zip(type.names, type.fields, strict=True) if array_axes(field)
+    }
+    if len(lengths) < 2 or len(set(lengths.values())) > 1:
+        return way
+    (a, b, *_) = lengths
+    return f"iterate over its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`; {way}"
 
 
 def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable:
