@@ -15,7 +15,7 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_name_import
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeVar, prune_dtype
-from difflang.types.language_types import UNIT, LangType, RecordType, SumType, array_axes, show_type
+from difflang.types.language_types import UNIT, LangType, RecordType, SumType, VariantType, array_axes, show_type
 from difflang.types.suggested_fixes import declared_dtype_fix
 
 
@@ -166,6 +166,8 @@ def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> 
     is_numbers = isinstance(written, tree.TypeApply) and ".".join(written.path) in DTYPES
     if span.text == "[]" and not is_numbers:
         return "`[for _ in 0..0 => item]` is an array without items, of the type of an item"
+    if isinstance(found, (RecordType, VariantType, SumType)) and not array_axes(found) and not is_numbers:
+        return one_item_help(written, found, span)
     if not isinstance(found, (RecordType, SumType)) or not array_axes(found):
         return ""
     args = found.args if isinstance(found, RecordType) else found.variants[0].args if found.variants else ()
@@ -174,6 +176,22 @@ def array_of_items_help(written: tree.TypeExpr, found: LangType, span: Span) -> 
         return ""
     item = f"`{span.text}[i]` is one of them, and " if span.text.isidentifier() else ""
     return f"{item}`{found}` declares an array of them"
+
+
+def one_item_help(written: tree.TypeExpr, found: RecordType | VariantType | SumType, span: Span) -> str:
+    """The help for one record or enum where an array of them, with one axis, is declared."""
+    decl = next((v.decl for v in (found.variants if isinstance(found, SumType) else (found,))), None)
+    match written:
+        case tree.TypeArray(item=tree.TypeApply(path=path), axes=(axis,)):
+            pass
+        case tree.TypeApply(path=path, args=(axis,)) if decl is not None and not decl.generics:  # the brackets are axes
+            pass
+        case _:
+            return ""
+    several = isinstance(axis, tree.TypeInt) and axis.value != 1
+    if several or decl is None or path[-1] != decl.name or "\n" in span.text:
+        return ""
+    return f"`[{span.text}]` is an array with this one item"
 
 
 def resized_array_help(name: str, old: LangType, new: LangType) -> str:
