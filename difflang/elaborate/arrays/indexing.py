@@ -37,7 +37,7 @@ def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
     """`a[...]`."""
     if subs.mask is not None:
         # A masked write is a select; a masked read would have a run-time length.
-        raise mask_length_error(cx, subs.mask)
+        raise mask_length_error(cx, subs.mask, of_numbers=True)
     subs = scan_loop_axes(subs)
     # The array is too small: a run-time check fails before the read, or the code never runs. Any value will do.
     if (wide := padded_shape(subs)) is not None:
@@ -58,10 +58,15 @@ def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
     return reshape_to(cx, window, tuple(shape), subs.span)
 
 
-def mask_length_error(cx: ElabContext, mask: IndexMask) -> DifflangError:
+def mask_length_error(cx: ElabContext, mask: IndexMask, *, of_numbers: bool) -> DifflangError:
     """The report of a read by a mask, whose number of items is not a size."""
     message = "the number of items that a mask selects is known only at run time"
     way = "keep all items, `where(mask, x, 0.0)`, or reduce the selected ones, `sum(for i if mask[i] => x[i])`"
+    if not of_numbers:
+        way = (
+            "reduce the selected ones, `sum(for p in ps if p.m > 0.0 => p.m)`; outside functions a loop selects them, "
+        )
+        way += "`let some = for p in ps { if p.m > 0.0 { yield p } }`"
     return cx.error("DL0334", message, mask.span, f"this is {show_type(mask.truths.tensor)}", way)
 
 
@@ -172,6 +177,8 @@ def are_adjacent(axes: tuple[int, ...]) -> bool:
 
 def index_items(cx: ElabContext, term: Items, subs: Subscripts) -> Term:
     """The items at these subscripts of the `item_grid`: read in every leaf, whose further axes stay whole."""
+    if subs.mask is not None:
+        raise mask_length_error(cx, subs.mask, of_numbers=False)
     rank = len(array_axes(term.type))
     found = [read_indexed(cx, leaf_subscripts(cx, subs, leaf)) for leaf in leaves(term)]
     # The item of a record without fields has only the axes.
