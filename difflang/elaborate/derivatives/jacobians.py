@@ -95,6 +95,8 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
     if any(isinstance(tag.type, Tensor) and tag.type.shape for tag in (*tags, *tags_of(value))):
         message = f"`{code}` does not support arrays of enums or functions: their numbers are known only at run time"
         way = "take it of one element at a time, `[for s in shapes => …]`"
+        if (code.source_operator or code.operator) == "hessian":
+            way = f"`hvp(f)(x, dx)` gives its product with a tangent `dx`; or {way}"
         raise cx.error("DL0411", message, args.span, "", way)
     if not points:
         raise argument_without_tangent(f, args, wrt, wrt[0], parts[0])
