@@ -20,7 +20,7 @@ from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
 from difflang.host.call_frames import HostFrame
 from difflang.host.compiled_units import HostUnit
-from difflang.host.data.read_values import READ_BUILTINS, FileRead
+from difflang.host.data.read_values import READ_BUILTINS, START_OR_LOAD, FileRead
 from difflang.host.expected_type import ExpectedType
 from difflang.host.let_dependencies import lone_type_names, refuse_variables
 from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type
@@ -36,6 +36,7 @@ from difflang.types.annotations import AnnotationResolver
 from difflang.types.join_types import erase_texts, least_common_type
 from difflang.types.language_types import UNIT, TextType, TupleType, show_type
 from difflang.types.module_scope import HostNumber, HostVar, ModuleScope
+from difflang.types.suggested_fixes import add_helps
 from difflang.types.text_templates import check_format
 from difflang.types.type_errors import DeferCheck, make_error, nesting_error
 from difflang.types.unify import Unifier
@@ -366,6 +367,9 @@ def yields_every_step(loop: tree.Loop) -> bool:
     )
 
 
+OPEN_SIZES = "a file binds the sizes of its type that have no value yet: give them one before, `let n = …`"
+
+
 def join_branches(branches: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
     """The common value of several branches; nothing if one of them has none. Errors: DL0327."""
     if any(value.type == UNIT for _, value in branches):
@@ -376,9 +380,16 @@ def join_branches(branches: Sequence[tuple[tree.Node, HostValue]], message: str)
         both = least_common_type(Unifier(), type, erase_texts(other.type))
         if both is None:
             here = (body_value(branch).span, f"this is {show_type(other.type)}")
-            raise make_error("DL0327", message, here, (body_value(first).span, f"this is {show_type(type)}"))
+            error = make_error("DL0327", message, here, (body_value(first).span, f"this is {show_type(type)}"))
+            raise add_helps(error, [OPEN_SIZES, START_OR_LOAD] if any(reads_file(b) for b, _ in branches) else [])
         type = both
     return HostValue(type, None)
+
+
+def reads_file(branch: tree.Node) -> bool:
+    """Whether the value of a branch is read from a file."""
+    value = body_value(branch)
+    return isinstance(value, tree.Call) and isinstance(value.fn, tree.Name) and value.fn.id in READ_BUILTINS
 
 
 def refuse_memory_attributes(decl: tree.Fn) -> None:

@@ -41,6 +41,7 @@ from difflang.types.language_types import (
     show_type,
 )
 from difflang.types.module_scope import ModuleScope
+from difflang.types.suggested_fixes import add_helps
 from difflang.types.type_errors import make_error, undetermined_generic_error
 
 Records = Callable[[str], tree.Record | tree.Enum | None]
@@ -51,6 +52,12 @@ READ_BUILTINS = (*ARRAY_READ_BUILTINS, "read_csv", "read_json", "read_parquet", 
 TABLE_READERS = {"csv": read_csv_columns, "parquet": read_parquet_columns, "arrow": read_arrow_columns}
 # The packages that formats need.
 PACKAGES = {"safetensors": "safetensors", "parquet": "pyarrow", "arrow": "pyarrow"}
+
+
+START_OR_LOAD = (
+    "a `host fn` gives what a file holds, or a value to start with: "
+    "`host fn start(k: dim) -> Net[k] = if resume { load(…) } else { … }`"
+)
 
 
 class FileRead(Struct, frozen=True, eq=False):
@@ -72,7 +79,8 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
         given.text(place)
     if given.expected_type is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
-        raise make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
+        error = make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
+        raise add_helps(error, [START_OR_LOAD] if function == "load" else [])
     type = host.type_of(given.expected_type)
     declared = given.expected_type.annotation.span
     name = given.text(0)
