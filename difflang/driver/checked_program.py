@@ -11,7 +11,7 @@ from msgspec import Struct
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import suggestion
 from difflang.base.gc_pause import pause_gc
-from difflang.base.source import Source
+from difflang.base.source import Source, Span
 from difflang.driver.doc_examples import DocExamples, find_examples
 from difflang.elaborate.context import Session
 from difflang.elaborate.module_imports import ImportSearch, ModuleFile, load_modules
@@ -94,7 +94,9 @@ def check_program(
     # Syntax errors first, without the errors that follow from them.
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
-    session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others)]
+    items = [item for each in (*imported, file) for item in each.items]
+    types = [item.span for item in items if isinstance(item, (tree.Record, tree.Enum))]
+    session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others, types)]
     # Checking bound names to types only; a run starts without them.
     for each in (*imported, file):
         each.module.host.clear()
@@ -143,14 +145,21 @@ def find_function(module: ModuleScope, name: str) -> tree.Fn:
     return module.fns[name]
 
 
-def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
-    """The errors of checking that do not follow from a syntax error in the same line or in a name's definition."""
+def drop_followup_errors(
+    broken: list[Diagnostic], found: list[Diagnostic], types: Sequence[Span] = ()
+) -> list[Diagnostic]:
+    """The errors of checking that do not follow from a syntax error in a line, a type or a name's definition.
+
+    `types` are the declarations of records and enums: an error that refers to a broken one is left out.
+    """
+    unread = [t for t in types if any(t.contains(m.span) for d in broken for m in d.labels)]
     lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}
     words = {w for source, line in lines for w in re.findall(r"\w+", source.line(line))}
     kept: list[Diagnostic] = []
     for diagnostic in found:
         span = diagnostic.span
-        here = span is not None and (span.source, span.position[0]) in lines
+        marks = [m.span for m in diagnostic.labels]
+        here = any((m.source, m.position[0]) in lines or any(t.contains(m) for t in unread) for m in marks)
         # An unknown name may be declared on the broken line.
         lost = span is not None and diagnostic.code in ("DL0201", "DL0202") and span.text in words
         if not here and not lost:
