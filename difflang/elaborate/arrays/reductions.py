@@ -219,19 +219,18 @@ def require_axis(cx: ElabContext, took: BuiltinArgs, x: Array) -> None:
 def log_of_sum(cx: ElabContext, powers: Array, x: Array, top: Array, axes: tuple[int, ...], span: Span) -> Array:
     """The logarithm of the sum of `powers`, of which those of `top` are 1: by `log1p` of all but one of these.
 
-    Its derivatives divide by the sum, for which they need not know these.
+    Its derivatives divide by that sum, which is computed plainly where nothing needs the value.
     """
     at_top = elementwise(cx, "eq", span, (x, broadcast_back(cx, top, x, axes, span)))
     one, zero = [Array(cx.emit("const", span, value=v, type=x.tensor)) for v in (1, 0)]
     ones = as_array(cx, elementwise(cx, "select", span, (at_top, one, zero)), span)
-    others = emit_reduction(
-        cx, "reduce_sum", as_array(cx, elementwise(cx, "sub", span, (powers, ones)), span), axes, span
-    )
-    one = Array(cx.emit("const", span, value=1, type=others.tensor))
-    more = elementwise(cx, "sub", span, (emit_reduction(cx, "reduce_sum", ones, axes, span), one))
-    total = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_sum", powers, axes, span).value))
-    all_but_one = elementwise(cx, "excess", span, (elementwise(cx, "add", span, (others, more)), total))
-    return as_array(cx, elementwise(cx, "log1p", span, (all_but_one,)), span)
+    smaller = as_array(cx, elementwise(cx, "sub", span, (powers, ones)), span)
+    found, count, total = [emit_reduction(cx, "reduce_sum", terms, axes, span) for terms in (smaller, ones, powers)]
+    first = Array(cx.emit("const", span, value=1, type=count.tensor))
+    excess = elementwise(cx, "add", span, (found, elementwise(cx, "sub", span, (count, first))))
+    # The derivative goes through the excess: the total is only its other name.
+    total = Array(cx.emit("stop", span, total.value))
+    return as_array(cx, elementwise(cx, "log1p", span, (elementwise(cx, "excess", span, (excess, total)),)), span)
 
 
 def broadcast_back(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:

@@ -105,8 +105,8 @@ excess = linear_op(
     accepts=FLOATS,
     traits=("elementwise", "cheap", "correctly rounded"),
     samples=TWO_UNIFORM,
-    doc="""`x`, which is `total - 1` with more digits: where only `x + 1` is read, that is `total`. Units: 1, 1 -> 1.
-    Kinks: none.""",
+    doc="""`x`; `total` is `x + 1`, less precisely, and may be read in its place. The derivative is that of `x`.
+    Units: 1, 1 -> 1. Kinks: none.""",
 )
 mul = multilinear_op(
     "mul",
