@@ -161,11 +161,15 @@ class Specialization(CallableGraph):
             known.array = on_device(converted)
         return converted
 
-    def bare_compiled(self) -> Callable[..., list[Any]] | None:
+    def bare_compiled(self) -> BareProgram | None:
         """The compiled program, if its single result is the value and it needs no checks before or after."""
-        executable = self.executable
-        bare = executable.compiled is not None and executable.compiled is executable.xla_executable
-        return executable.compiled if bare and self.direct and self.build_result is next and not self.fails else None
+        made = self.program.made
+        compiled = made.executable.compiled
+        if compiled is None or compiled is not made.executable.xla_executable:
+            return None
+        if not self.direct or self.build_result is not next or made.fails:
+            return None
+        return BareProgram(compiled, made.executable.setting)
 
     def try_compiled(self, arrays: Sequence[Any], there: frozenset[type]) -> Any:
         """The value for NumPy arrays and those of classes `there`; `UNKNOWN` if the program takes other types, or is
@@ -212,6 +216,13 @@ class Specialization(CallableGraph):
         return self.interpreted(self.program_inputs(leaves, key))
 
 
+class BareProgram(Struct, frozen=True):
+    """A compiled program, and JAX's setting of the default device that it was compiled under."""
+
+    program: Callable[..., list[Any]]
+    setting: Any
+
+
 class DispatchCache:
     """The specializations of a function, and shortcuts to them for positional arguments.
 
@@ -220,8 +231,7 @@ class DispatchCache:
     """
 
     __slots__ = (
-        *("__weakref__", "ambiguous", "bare", "by_structure", "by_types", "concrete", "dims", "setting"),
-        "specializations",
+        *("__weakref__", "ambiguous", "bare", "by_structure", "by_types", "concrete", "dims", "specializations"),
     )
 
     def __init__(self, dims: tuple[int, ...]) -> None:
@@ -235,8 +245,7 @@ class DispatchCache:
         # The class of concrete JAX arrays.
         self.concrete: frozenset[type] = frozenset()
         # Programs for arrays whose result is the value, by structure, unless it is ambiguous.
-        self.bare: dict[Any, Callable[..., list[Any]]] = {}
-        self.setting: Any = None  # JAX's setting of the default device that they were compiled under
+        self.bare: dict[Any, BareProgram] = {}
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""
@@ -248,10 +257,10 @@ class DispatchCache:
         if self.concrete.issuperset(map(type, args)):
             leaves, structure, concrete = args, (len(args), *sizes), True
             bare = self.bare.get(structure)
-            if bare is not None and default_device() == self.setting:
+            if bare is not None and default_device() == bare.setting:
                 # After a long program has emptied the CPU cache, each Python frame costs microseconds.
                 try:
-                    return bare(*args)[0]
+                    return bare.program(*args)[0]
                 except (TypeError, ValueError):  # other types, or another device
                     pass
         else:
@@ -305,9 +314,6 @@ class DispatchCache:
         if quick is not None and not pytrees.has_tracers(leaves):
             if self.by_structure.get(structure, found) is not found:
                 self.ambiguous.add(structure)
-            if self.setting != found.executable.setting:
-                self.bare.clear()
-            self.setting = found.executable.setting
             bare = found.bare_compiled() if arrays and structure not in self.ambiguous else None
             if bare is not None:
                 self.bare[structure] = bare
