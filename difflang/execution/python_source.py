@@ -155,7 +155,16 @@ class PythonWriter:
         self.loops.pop()
         self.lines[loop.head : loop.head] = loop.invariants
 
+    @contextmanager
+    def before(self, loop: LoopSource) -> Generator[None]:
+        """What is written inside comes before a loop."""
+        place = self.lines, self.indent, self.loops
+        self.lines, self.indent, self.loops = loop.invariants, loop.indent, []
+        yield
+        self.lines, self.indent, self.loops = place
+
     def new_name(self) -> str:
+        """A name with its number, so that those before a loop are known."""
         self.names += 1
         return f"v{self.names}"
 
@@ -234,7 +243,7 @@ class PythonWriter:
         """
         if not eqn.operands or not all(isinstance(v.type, Tensor) and v.type.dtype in (F32, F64) for v in eqn.results):
             return []
-        if any(x.shape or not x.atom for x in operands):
+        if eqn.regions or any(x.shape or not x.atom for x in operands):
             return []
         reads = frozenset[str]().union(*map(self.names_read, operands))
         loop, indent = None, self.indent
@@ -245,10 +254,8 @@ class PythonWriter:
             loop, indent = outer, outer.indent
         if loop is None:
             return []
-        place = self.lines, self.indent, self.loops
-        self.lines, self.indent, self.loops = loop.invariants, loop.indent, []
-        found = [x if x.atom else self.atom(x) for x in self.equation(eqn, operands)]
-        self.lines, self.indent, self.loops = place
+        with self.before(loop):
+            found = [x if x.atom else self.atom(x) for x in self.equation(eqn, operands)]
         self.reads.update((x.code, reads) for x in found)
         return found
 
