@@ -63,14 +63,13 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
     return given
 
 
-def check_size_argument(decl: tree.Fn, param: tree.Param, size: Dim, bound: TypeBinding, at: Span) -> None:
-    """Check the size that an argument is against what other arguments say. Errors: DL0303, DL0304."""
+def check_size_argument(decl: tree.Fn, param: tree.Param, size: Dim | None, bound: TypeBinding, at: Span) -> None:
+    """Check a number that is a size, if it is known, against the arrays of the call. Errors: DL0303, DL0304."""
+    labels = (at, f"this is {size}"), (param.span, "declared here")
     if isinstance(size, int) and size < 0:
-        message = f"`{param.name}` of `{decl.name}` is a size: it cannot be negative"
-        raise make_error("DL0303", message, (at, f"this is {size}"), (param.span, "declared here"))
+        raise make_error("DL0303", f"`{param.name}` of `{decl.name}` is a size: it cannot be negative", *labels)
     if isinstance(size, int) and isinstance(bound, int) and size != bound:
-        message = f"`{param.name}` of `{decl.name}` is {size} here, but {bound} by the arguments before it"
-        raise make_error("DL0304", message, (at, f"this is {size}"), (param.span, "declared here"))
+        raise make_error("DL0304", f"`{param.name}` of `{decl.name}` is {bound} by another argument", *labels)
 
 
 def single_argument(e: tree.Expr, usage: str) -> tree.Expr:

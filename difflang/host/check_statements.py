@@ -31,7 +31,7 @@ from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import all_nodes, body_value, pattern_names, target_variables
+from difflang.syntax.tree_queries import all_nodes, body_value, mentioned_names, pattern_names, target_variables
 from difflang.types.annotations import AnnotationResolver
 from difflang.types.join_types import erase_texts, least_common_type
 from difflang.types.language_types import UNIT, TextType, TupleType, show_type
@@ -305,25 +305,36 @@ class HostChecker(HostWalk):
         # A recursive call has no result yet: its body is being checked.
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
+        types = [p.type for p in decl.params if p.type is not None and not is_dim(p.type)]
+        free = {p.name for p in decl.params if is_dim(p.type)}.difference(*map(mentioned_names, types))
+        inside = replace(names, bound={**names.bound, **{name: symbolic_dims.dim_name(name) for name in free}})
+        sizes = [inside.bound.get(p.name) if is_dim(p.type) else None for p in decl.params]
         # Texts are erased, or each text argument would be checked separately.
-        sizes = [names.bound.get(p.name) if is_dim(p.type) else None for p in decl.params]
         values = [
             HostValue(erase_texts(v.type), None, size if isinstance(size, (int, Poly)) else None)
             for v, size in zip(values, sizes, strict=True)
         ]
-        key = (decl, tuple((v.type, v.static) for v in values))
+        key = (decl, tuple(v.type for v in values))
         if key not in self.call_results:
             # Set first, so that an error inside is not reported once per call.
             self.call_results[key] = UNKNOWN_VALUE
-            self.call_results[key] = yield self.result(e, HostFrame(decl, names), values)
-        return self.call_results[key]
+            self.call_results[key] = yield self.result(e, HostFrame(decl, inside), values)
+        found = self.call_results[key]
+        # The body does not depend on a number that is no size of an array; the type of the result may.
+        if found is UNKNOWN_VALUE or decl.result is None or free.isdisjoint(mentioned_names(decl.result)):
+            return found
+        return self.declared_result(decl.result, names)
 
     def recursive(self, decl: tree.Fn, names: AnnotationResolver) -> HostValue:
         """The result of a recursive call: the declared type, else nothing."""
         if decl.result is None:
             self.assumed_unit.add(decl)
             return UNIT_VALUE
-        return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(decl.result), None)
+        return self.declared_result(decl.result, names)
+
+    def declared_result(self, written: tree.TypeExpr, names: AnnotationResolver) -> HostValue:
+        """A value of the type that a function declares for its result; a size that it names first stays open."""
+        return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(written), None)
 
     def result(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
         """The common type of all returns of a body. Errors: DL0304, DL0327."""

@@ -388,6 +388,7 @@ class HostWalk(HostBindings):
         given = match_arguments(e, args, decl)
         names = AnnotationResolver(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
+        dims: list[tuple[tree.Param, tree.Expr, Dim | None]] = []
         for param in decl.params:
             what = f"the argument `{param.name}` of `{decl.name}`"
             expected = ExpectedType(param.type, what, names) if param.type is not None else None
@@ -400,20 +401,21 @@ class HostWalk(HostBindings):
                 with there.in_frame(HostFrame(None)):
                     values.append((yield there.value_of(argument, expected)))
             if is_dim(param.type):
-                size = here.size_given(argument, values[-1], param.name)
-                check_size_argument(decl, param, size, names.bound.setdefault(param.name, size), argument.span)
+                dims.append((param, argument, here.size_given(argument, values[-1])))
+        # Arrays bind their sizes first: what is known of these holds for numbers that are not known yet.
+        for param, argument, size in dims:
+            bound = names.bound.setdefault(param.name, dim_name(param.name) if size is None else size)
+            check_size_argument(decl, param, size, bound, argument.span)
         return (yield there.enter(e, decl, names, values))
 
-    def size_given(self, e: tree.Expr, value: HostValue, name: str) -> Dim:
-        """The size that an argument stands for; that of its parameter where it is not known before the program runs."""
+    def size_given(self, e: tree.Expr, value: HostValue) -> Dim | None:
+        """The size that an argument stands for; None where it is not known before the program runs."""
         if isinstance(value.static, (int, Poly)):
             return value.static
         if value.leaves is not None:
             return int(value.number)
         var = self.module.host.get(e.id) if isinstance(e, tree.Name) else None
-        if var is None or var.mutable:
-            return dim_name(name)
-        return self.demand(HostNumber(GlobalName(self.module, var.name)))
+        return None if var is None or var.mutable else self.demand(HostNumber(GlobalName(self.module, var.name)))
 
     @contextmanager
     def in_frame(self, frame: HostFrame) -> Generator[None, None, None]:

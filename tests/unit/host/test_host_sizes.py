@@ -103,6 +103,9 @@ def test_the_smaller_of_two_sizes_is_one_size() -> None:
 HOST_FUNCTIONS = """
 host fn mean_of(x: f32[n], n: dim) -> f32 = sum(x) / f32(n)
 host fn joined(k: dim, m: dim = 2) -> f32[k + m] = zeros(k + m)
+host fn total(k: dim, x: f32[k]) -> f32 = sum(x)
+host fn given() -> i32 = 3
+host fn deep(k: dim, on: bool) -> f32 = if on { sum(ones(k)) + deep(k - 1, on) } else { 0.0 }
 host fn down(k: dim, x: f32[k]) -> f32 = if k == 0 { 0.0 } else { x[0] + down(k - 1, x[1..]) }
 """
 
@@ -113,11 +116,27 @@ host fn down(k: dim, x: f32[k]) -> f32 = if k == 0 { 0.0 } else { x[0] + down(k 
         ("print(mean_of([1.0, 2.0], 2))", ["1.5"]),
         ("for k in 0..2 {\n let z: f32[k + 2] = joined(k)\n print(z)\n}", ["[0.0, 0.0]", "[0.0, 0.0, 0.0]"]),
         ("var j = 0\nj += 1\nprint(joined(j + 1, j))", ["[0.0, 0.0, 0.0]"]),
+        ("var n = 2\nn += 1\nprint(total(n, ones(n)), total(given(), ones(3)))", ["3.0 3.0"]),
+        ("for i in 3..4 { print(total(i, ones(3)), total(i + 1, ones(i + 1))) }", ["3.0 4.0"]),
+        (
+            "let (p, q) = (3, 4)\nlet d = if p > 1 { 2 } else { 3 }\nprint(total(p, ones(3)), total(d, ones(2)))",
+            ["3.0 2.0"],
+        ),
+        ("record C { n: i32, x: f32[3] }\nlet c = C(3, ones(3))\nprint(total(c.n, c.x))", ["3.0"]),
+        ("print(deep(0, false))", ["0.0"]),
         ("let k = 3\nlet z: f32[k + 2] = joined(k)\nprint(down(k, ones(k)), z)", ["3.0 [0.0, 0.0, 0.0, 0.0, 0.0]"]),
     ],
 )
 def test_a_size_that_a_host_function_takes(ask: str, lines: list[str]) -> None:
     assert ran(f"{HOST_FUNCTIONS}{ask}\n")[1] == lines
+
+
+def test_a_host_function_is_checked_once_whatever_size_it_takes() -> None:
+    """It would have been two to the power of thirty calls."""
+    source = "host fn f0(k: dim) -> f32[k] = ones(k)\nhost fn g0(k: dim) -> f32 = sum(f0(k))\n"
+    for i in range(1, 31):
+        source += f"host fn g{i}(k: dim) -> f32 = if k > 9 {{ g{i - 1}(2 * k) + g{i - 1}(3 * k + 1) }} else {{ 0.0 }}\n"
+    assert ran(f"{source}print(g30(3))\n")[1] == ["0.0"]
 
 
 @pytest.mark.parametrize(
