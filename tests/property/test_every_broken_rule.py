@@ -229,6 +229,10 @@ UNASKED = {
 LOWERED = [op for op in ACTIVE if not op.is_derivative and op.without_derivative is None and op.name != "opaque_call"]
 
 
+# Rules that give zeros: what is wrong on purpose gives zeros too.
+ZERO = ("excess: jvp, operand 1",)
+
+
 def asked(case: Case, compiled: bool = False) -> GradcheckReport:
     graph, arrays, wrt = case
     return check_gradient(
@@ -257,7 +261,7 @@ def escaped(op: Op, breakage: Breakage, compiled: bool = False) -> str | None:
     "add|mul|div|dot_general|tanh|exp|sqrt|max|reduce_sum|reduce_max|cumsum|gather|concat|conv|fft|cholesky|cond|loop|map|call"
 )
 def test_a_broken_rule_is_found_and_named(op: Op) -> None:
-    found = list(breakages(op))
+    found = [b for b in breakages(op) if not str(b).startswith(ZERO)]
     assert found, "nothing was broken"
     table = [line for line in (escaped(op, b) for b in found) if line is not None]
     assert not table, "\n".join(table)

@@ -96,18 +96,6 @@ neg = linear_op(
     samples=UniformSamples(),
     doc="""Negation; integers wrap. Units: u -> u. Kinks: none.""",
 )
-excess = linear_op(
-    "excess",
-    type=same_type_rule(FLOATS, 2),
-    transpose=(lambda ct, x, total: ct, None),
-    reference=lambda x, total: np.array(x),
-    lower=lambda jax, x, total: x,
-    accepts=FLOATS,
-    traits=("elementwise", "cheap", "correctly rounded"),
-    samples=TWO_UNIFORM,
-    doc="""`x`; `total` is `x + 1`, less precisely, and may be read in its place. The derivative is that of `x`.
-    Units: 1, 1 -> 1. Kinks: none.""",
-)
 mul = multilinear_op(
     "mul",
     type=same_type_rule(NUMBERS, 2),

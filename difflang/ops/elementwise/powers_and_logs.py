@@ -1,6 +1,6 @@
 """Powers and logarithms of two operands, where a rounded intermediate would cost digits.
 
-`pow`, `xlogy`, `exp_sub` and `logaddexp`.
+`pow`, `xlogy`, `exp_sub`, `logaddexp` and `excess`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from difflang.ops.op_factories import (
     full_like,
     is_complex_array,
     tensor_type,
+    zeros_of_type,
 )
 
 
@@ -168,4 +169,15 @@ logaddexp = binary_op(
     samples=(UniformSamples(), UniformSamples()),
     doc="""`log(exp(x) + exp(y))` without overflow or cancellation. Units: 1, 1 -> 1.
     Kinks: at a pair of Inf half in each, at a pair of -Inf 0 in both.""",
+)
+
+excess = binary_op(
+    "excess",
+    jvp=(lambda d, z, x, total: d, lambda d, z, x, total: zeros_of_type(d, z.type)),
+    reference=lambda x, total: np.array(x),
+    lower=lambda jax, x, total: x,
+    samples=(UniformSamples(), UniformSamples()),
+    traits=("cheap", "correctly rounded"),
+    doc="""`x`; `total` is `x + 1`, less precisely, and may be read in its place. The derivative is that of `x`.
+    Units: 1, 1 -> 1. Kinks: none.""",
 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from difflang.ir.graph import Graph, Value, graphs_postorder
 from difflang.ops.arrays.constants import const, stop
-from difflang.ops.elementwise.linear_arithmetic import add, excess
+from difflang.ops.elementwise.linear_arithmetic import add
+from difflang.ops.elementwise.powers_and_logs import excess
 from difflang.passes.graph_levels import rewrite_each_graph
 
 
