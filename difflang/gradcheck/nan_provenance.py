@@ -169,7 +169,7 @@ def find_nan_argument(graph: Graph, arrays: Sequence[Any]) -> tuple[Value, tuple
     A result that only passes elements on, as in `print(x[1])`, does not count. Cost: a logarithmic number of runs in
     the number of such NaN.
     """
-    passed = values_passed_on(graph)
+    passed = moved_values(graph)
     graph = graph.with_results([r for r in graph.results if r not in passed])
     places = [np.flatnonzero(np.isnan(x)) if x.dtype.kind in FLOATS else np.zeros(0, int) for x in arrays]
 
@@ -196,7 +196,7 @@ def find_nan_argument(graph: Graph, arrays: Sequence[Any]) -> tuple[Value, tuple
     return None
 
 
-def values_passed_on(graph: Graph) -> set[Value]:
+def moved_values(graph: Graph) -> set[Value]:
     """The params of a graph, and what only moves their elements."""
     passed = set(graph.params)
     for eqn in graph.eqns:

@@ -126,7 +126,7 @@ class HostRunner(HostWalk):
             self.statement(item)
 
     def statement(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
-        with enough_memory(stmt.span):
+        with memory_errors(stmt.span):
             return super().statement(stmt, last=last)
 
     @property
@@ -148,7 +148,7 @@ class HostRunner(HostWalk):
     # ---- Units
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
-        with enough_memory(node.span):
+        with memory_errors(node.span):
             return self.execute_unit(node, body, key)
 
     def execute_unit(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
@@ -348,8 +348,8 @@ class HostRunner(HostWalk):
 
 
 @contextmanager
-def enough_memory(span: Span) -> Generator[None]:
-    """Inside, a lack of memory is an error at `span`. Errors: DL1006."""
+def memory_errors(span: Span) -> Generator[None]:
+    """Inside, a lack of memory is an error at `span`: DL1006."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

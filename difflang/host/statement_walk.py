@@ -401,14 +401,14 @@ class HostWalk(HostBindings):
                 with there.in_frame(HostFrame(None)):
                     values.append((yield there.value_of(argument, expected)))
             if is_dim(param.type):
-                dims.append((param, argument, here.size_given(argument, values[-1])))
+                dims.append((param, argument, here.argument_size(argument, values[-1])))
         # Arrays bind their sizes first: what is known of these holds for numbers that are not known yet.
         for param, argument, size in dims:
             bound = names.bound.setdefault(param.name, dim_name(param.name) if size is None else size)
             check_size_argument(decl, param, size, bound, argument.span)
         return (yield there.enter(e, decl, names, values))
 
-    def size_given(self, e: tree.Expr, value: HostValue) -> Dim | None:
+    def argument_size(self, e: tree.Expr, value: HostValue) -> Dim | None:
         """The size that an argument stands for; None where it is not known before the program runs."""
         if isinstance(value.static, (int, Poly)):
             return value.static
