@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import tempfile
 import time
 import traceback
 from contextlib import suppress
@@ -46,6 +45,8 @@ def write_report(text: str) -> Path | None:
 
     Others can write to the temporary folder, so the file is always a new one of a name that nobody can foresee.
     """
+    import tempfile
+
     for folder in (lambda: private_subfolder("crashes"), lambda: Path(tempfile.gettempdir())):
         with suppress(OSError):
             prefix = time.strftime("difflang-crash-%Y%m%d-%H%M%S-")

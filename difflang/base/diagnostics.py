@@ -5,7 +5,6 @@ The codes and their titles are in `error_codes`. The rooms above decide when a d
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -124,9 +123,11 @@ def render(diagnostics: Iterable[Diagnostic], color: bool = False, width: int = 
 
 def render_html(diagnostics: Iterable[Diagnostic], width: int = WIDTH) -> str:
     """The same as HTML: coloured spans replace the terminal's escape codes."""
+    from html import escape
+
     pieces: list[str] = []
     for text, code in re.findall("([^\x1b]*)(\x1b\\[[0-9;]*m)?", render(diagnostics, True, width)):
-        pieces += [html.escape(text), _HTML.get(code, "")]
+        pieces += [escape(text), _HTML.get(code, "")]
     return f'<pre class="difflang-report">{"".join(pieces)}</pre>'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -136,7 +135,7 @@ SWEPT_FOLDERS: set[Path] = set()
 def begin_partial_file(folder: Path, mode: int) -> tuple[Path, IO[bytes]]:
     """A new file to be renamed when it is complete; it is removed if the process ends before that."""
     while True:
-        beside = folder / PARTIAL_FILE_PATTERN.replace("*", secrets.token_hex(8))
+        beside = folder / PARTIAL_FILE_PATTERN.replace("*", os.urandom(8).hex())
         with FILE_START_LOCK:
             file = os.fdopen(
                 os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode), "wb"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -88,5 +87,7 @@ def program_files(files: Sequence[str]) -> Iterator[str]:
 
 def layout_diff(source: Source, text: str) -> str:
     """The changes as a unified diff."""
+    import difflib
+
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, source.name, source.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -98,6 +97,8 @@ def lsp(editor: str | None, only_check: bool, limit: int, stdio: bool) -> None:
         click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)
         sys.exit(2)
     if only_check:
+        from importlib import metadata  # late: it imports the standard library's `email`
+
         click.echo(f"the language server of difflang {metadata.version('difflang')} can start")
     else:
         bound_memory(limit)

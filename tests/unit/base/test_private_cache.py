@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_crash_report_never_follows_a_link(folder: Path, tmp_path: Path, monke
     shared, target = tmp_path / "tmp", tmp_path / "victim"
     shared.mkdir()
     target.write_text("precious")
-    monkeypatch.setattr(crash_report.tempfile, "tempdir", str(shared))
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
     now = crash_report.time.strftime("crash-%Y%m%d-%H%M%S.txt")
     monkeypatch.setattr(crash_report.time, "strftime", lambda _: now)
     (shared / now).symlink_to(target)
