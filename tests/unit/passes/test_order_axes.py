@@ -166,7 +166,9 @@ def random_graph(random: Random) -> Graph:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_graphs(seed: int) -> None:
+@pytest.mark.parametrize("many", [passes.MANY_VECTORS, 2])
+def test_random_graphs(seed: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "MANY_VECTORS", many)
     graph = random_graph(Random(seed))
     arrays = [np.random.default_rng(seed).normal(size=tensor_type(p).shape) for p in graph.params]
     after = order_axes(graph)
@@ -197,14 +199,32 @@ fn f(x: f64[n, d], m: f64[k, d], w: f64[k, d, d]) -> f64 {
     )
 
 
-def test_islands_follow_what_they_read() -> None:
-    """The batch leads in the products, so it leads in what is computed of them too, and in the way back."""
-    source = """float f64
+DENSITIES = """float f64
 fn f(x: f64[n, d], m: f64[k, d], w: f64[k, d, d]) -> f64 =
   sum(for i in 0..n => logsumexp([for c in 0..k => -sum((w[c] @ (x[i] - m[c]))^2)]))
 """
-    x, m, w = RNG.normal(size=(400, 8)), RNG.normal(size=(5, 8)), RNG.normal(size=(5, 8, 8))
-    f = difflang.loads(source).f
+
+
+def density_arguments(d: int) -> list[np.ndarray]:
+    return [RNG.normal(size=(400, d)), RNG.normal(size=(5, d)), RNG.normal(size=(5, d, d))]
+
+
+def test_islands_follow_what_they_read() -> None:
+    """The batch leads in the products, so it leads in what is computed of them too, and in the way back."""
+    x, m, w = density_arguments(20)
+    f = difflang.loads(DENSITIES).f
     for found in (f, f.grad("w"), f.grad("m")):
         assert transposed_bytes(found.lower(x, m, w).graph) == 0
+        np.testing.assert_allclose(found(x, m, w), found.interpret(x, m, w), rtol=1e-9)
+
+
+def test_small_matrices_multiply_columns() -> None:
+    """The points themselves are transposed, so that products and sums of squares go along all of them."""
+    x, m, w = density_arguments(9)
+    f = difflang.loads(DENSITIES).f
+    for found in (f, f.grad("w"), f.grad("m")):
+        graph = found.lower(x, m, w).graph
+        assert transposed_bytes(graph) == x.nbytes
+        product = next(e for e in graph.eqns if e.op.name == "dot_general")
+        assert tensor_type(product.results[0]).shape == (5, 9, 400)
         np.testing.assert_allclose(found(x, m, w), found.interpret(x, m, w), rtol=1e-9)
