@@ -167,14 +167,36 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def summary(found: list[Row]) -> str:
-    """The geometric mean over the programs, where each counts once, by the mean over its rows."""
-    by_program: dict[str, list[float]] = {}
+    """Ratios of each program and of all, where each counts once: the geometric means over functions, and over sizes.
+
+    At a size, the seconds of all functions are added: those of a value and its derivative, mostly.
+    """
+    by_program: dict[str, list[Row]] = {}
     for row in found:
         if row.ratio is not None:
-            by_program.setdefault(row.name, []).append(row.ratio.median)
-    means = {name: statistics.geometric_mean(ratios) for name, ratios in by_program.items()}
-    lines = [f"{name:16}{mean:8.3f}" for name, mean in means.items()]
-    return "\n".join([*lines, f"{'all':16}{statistics.geometric_mean(means.values()):8.3f}"])
+            by_program.setdefault(row.name, []).append(row)
+    functions = {name: statistics.geometric_mean(ratios(of_one)) for name, of_one in by_program.items()}
+    sums = {name: statistics.geometric_mean(ratios_of_sums(of_one)) for name, of_one in by_program.items()}
+    every = "all", mean_of(functions), mean_of(sums)
+    means = [*[(name, functions[name], sums[name]) for name in by_program], every]
+    lines = [f"{name:16}{each:12.3f}{together:20.3f}" for name, each, together in means]
+    return "\n".join([f"{'':16}{'functions':>12}{'derivative + value':>20}", *lines])
+
+
+def ratios(found: list[Row]) -> list[float]:
+    return [row.ratio.median for row in found if row.ratio is not None]
+
+
+def ratios_of_sums(found: list[Row]) -> list[float]:
+    """For each size, the seconds of all functions over those of the twins."""
+    sizes: dict[str, list[Row]] = {}
+    for row in found:
+        sizes.setdefault(row.size, []).append(row)
+    return [sum(r.seconds for r in each) / sum(r.twin_seconds or 0.0 for r in each) for each in sizes.values()]
+
+
+def mean_of(ratios: dict[str, float]) -> float:
+    return statistics.geometric_mean(ratios.values())
 
 
 def options() -> argparse.Namespace:
