@@ -50,10 +50,10 @@ class Function(InspectMixin):
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
         self._dims = {p.name: p.span for p in self.full_signature.parameters if p.is_dim}
-        dims = tuple([i for i, p in enumerate(self.signature.parameters) if p.is_dim])
+        is_size = [p.is_dim for p in self.signature.parameters]
         # Equal functions share their specializations, also those that transformations create again.
         with loaded.lock:
-            self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache(dims))
+            self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache(is_size))
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -231,12 +231,14 @@ class DispatchCache:
     """
 
     __slots__ = (
-        *("__weakref__", "ambiguous", "bare", "by_structure", "by_types", "concrete", "dims", "specializations"),
+        *("__weakref__", "ambiguous", "bare", "by_structure", "by_types", "concrete"),
+        *("is_array", "is_size", "specializations"),
     )
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
+    def __init__(self, is_size: Sequence[bool]) -> None:
         uses_threads(self)
-        self.dims = dims  # positions of sizes among the arguments
+        # Which arguments are sizes and which are not, if any is.
+        self.is_size, self.is_array = (is_size, [not size for size in is_size]) if any(is_size) else ((), ())
         self.specializations: dict[Any, Specialization] = {}
         self.by_structure: dict[Any, Specialization] = {}  # by structure
         self.by_types: dict[Any, Specialization] = {}  # by structure and types
@@ -249,11 +251,13 @@ class DispatchCache:
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""
-        sizes = self.sizes_of(args)
-        if sizes:
+        sizes: tuple[Any, ...] = ()
+        if self.is_size:
+            if len(args) > len(self.is_size):
+                return UNKNOWN
+            sizes, args = tuple(compress(args, self.is_size)), tuple(compress(args, self.is_array))
             if not ONLY_INT.issuperset(map(type, sizes)):
                 return UNKNOWN
-            args = self.without_sizes(args)
         if self.concrete.issuperset(map(type, args)):
             leaves, structure, concrete = args, (len(args), *sizes), True
             bare = self.bare.get(structure)
@@ -284,13 +288,6 @@ class DispatchCache:
         value = UNKNOWN if arrays is None else known.try_compiled(arrays, self.concrete)
         return known.run(leaves) if value is UNKNOWN else value
 
-    def sizes_of(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The sizes among arguments."""
-        return tuple([args[i] for i in self.dims if i < len(args)]) if self.dims else ()
-
-    def without_sizes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([x for i, x in enumerate(args) if i not in self.dims])
-
     def forget(self, gone: Specialization) -> None:
         """Drop a specialization that was not used for long."""
         for table in (self.specializations, self.by_structure, self.by_types):
@@ -304,10 +301,11 @@ class DispatchCache:
     def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Record a shortcut for the next call with such arguments."""
         self.concrete = found.executable.array_classes
-        sizes = self.sizes_of(args)
-        if not ONLY_INT.issuperset(map(type, sizes)):
-            return
-        args = self.without_sizes(args)
+        sizes: tuple[Any, ...] = ()
+        if self.is_size:
+            sizes, args = tuple(compress(args, self.is_size)), tuple(compress(args, self.is_array))
+            if not ONLY_INT.issuperset(map(type, sizes)):
+                return
         arrays = self.concrete.issuperset(map(type, args))
         leaves, structure = (args, (len(args), *sizes)) if arrays else flatten_arguments(args, sizes)
         quick = pytrees.fast_tree_key(leaves, structure)
