@@ -77,16 +77,20 @@ def det(draw: Generator, ell: int) -> Input:
     return {"ell": ell, "A": draw.standard_normal(ell * ell).tolist()}
 
 
+# Sizes ascend, from the smallest to the largest that is published or that memory holds.
 INPUTS: dict[str, dict[str, Callable[[Generator], Input]]] = {
     "hello": {"": lambda draw: 1.5},
     "lse": {str(n): partial(lse, n=n) for n in (2_500, 80_000, 1_280_000)},
     "llsq": {str(n): partial(llsq, n=n) for n in (16, 1_024, 16_392)},
-    "ode": {f"{n}, {s}": partial(ode, n=n, s=s) for n, s in ((1_000, 100), (100_000, 10))},
-    "kmeans": {f"{n}, {d}, {k}": partial(kmeans, n=n, d=d, k=k) for n, d, k in ((1_000, 8, 10), (10_000, 16, 200))},
-    "gmm": {f"{d}, {k}": partial(gmm, d=d, k=k) for d, k in ((2, 5), (20, 25), (64, 5), (10, 100))},
-    "lstm": {f"{n}, {c}": partial(lstm, layers=n, c=c) for n, c in ((2, 1_024), (4, 4_096))},
-    "ba": {f"{n}, {m}, {p}": partial(ba, n=n, m=m, p=p) for n, m, p in ((21, 11_315, 36_455), (16, 1_000, 4_000))},
-    "ht": {str(n): partial(ht, n=n) for n in (8, 128, 2_048)},
+    "ode": {f"{n}, {s}": partial(ode, n=n, s=s) for n, s in ((1_000, 100), (100_000, 10), (100_000, 100))},
+    "kmeans": {
+        f"{n}, {d}, {k}": partial(kmeans, n=n, d=d, k=k)
+        for n, d, k in ((1_000, 8, 10), (10_000, 16, 200), (10_000, 16, 1_000))
+    },
+    "gmm": {f"{d}, {k}": partial(gmm, d=d, k=k) for d, k in ((2, 5), (20, 25), (10, 100), (64, 100))},
+    "lstm": {f"{n}, {c}": partial(lstm, layers=n, c=c) for n, c in ((2, 1_024), (4, 4_096), (6, 8_192))},
+    "ba": {f"{n}, {m}, {p}": partial(ba, n=n, m=m, p=p) for n, m, p in ((16, 1_000, 4_000), (21, 11_315, 36_455))},
+    "ht": {str(n): partial(ht, n=n) for n in (8, 128, 2_048, 25_600)},
     "det": {str(n): partial(det, ell=n) for n in (5, 8, 11)},
     "particle": {"": lambda draw: {"w": 0.0}},
     "saddle": {"": lambda draw: {"start": [1.0, 1.0]}},

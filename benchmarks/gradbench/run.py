@@ -169,18 +169,22 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
 def summary(found: list[Row]) -> str:
     """Ratios of each program and of all, where each counts once: the geometric means over functions, and over sizes.
 
-    At a size, the seconds of all functions are added: those of a value and its derivative, mostly.
+    At a size, the seconds of all functions are added: those of a value and its derivative, mostly. The last column is
+    of the largest size alone.
     """
     by_program: dict[str, list[Row]] = {}
     for row in found:
         if row.ratio is not None:
             by_program.setdefault(row.name, []).append(row)
-    functions = {name: statistics.geometric_mean(ratios(of_one)) for name, of_one in by_program.items()}
-    sums = {name: statistics.geometric_mean(ratios_of_sums(of_one)) for name, of_one in by_program.items()}
-    every = "all", mean_of(functions), mean_of(sums)
-    means = [*[(name, functions[name], sums[name]) for name in by_program], every]
-    lines = [f"{name:16}{each:12.3f}{together:20.3f}" for name, each, together in means]
-    return "\n".join([f"{'':16}{'functions':>12}{'derivative + value':>20}", *lines])
+    columns = [
+        {name: statistics.geometric_mean(ratios(of_one)) for name, of_one in by_program.items()},
+        {name: statistics.geometric_mean(ratios_of_sums(of_one)) for name, of_one in by_program.items()},
+        {name: ratios_of_sums(of_one)[-1] for name, of_one in by_program.items()},
+    ]
+    lines = [(name, *[column[name] for column in columns]) for name in by_program]
+    lines.append(("all", *[statistics.geometric_mean(column.values()) for column in columns]))
+    head = f"{'':16}{'functions':>12}{'derivative + value':>20}{'at the largest':>16}"
+    return "\n".join([head, *[f"{name:16}{a:12.3f}{b:20.3f}{c:16.3f}" for name, a, b, c in lines]])
 
 
 def ratios(found: list[Row]) -> list[float]:
@@ -193,10 +197,6 @@ def ratios_of_sums(found: list[Row]) -> list[float]:
     for row in found:
         sizes.setdefault(row.size, []).append(row)
     return [sum(r.seconds for r in each) / sum(r.twin_seconds or 0.0 for r in each) for each in sizes.values()]
-
-
-def mean_of(ratios: dict[str, float]) -> float:
-    return statistics.geometric_mean(ratios.values())
 
 
 def options() -> argparse.Namespace:
